@@ -30,6 +30,7 @@ from headrace.runtime.invoke.questions import answer
 from headrace.runtime.invoke.questions.clauses import question_of
 from headrace.runtime.plan.bound_queries import bind_text
 from headrace.runtime.samples import run_samples
+from headrace.store.logs import radix_list
 from headrace.time import SECOND
 
 BLOCKS = 4
@@ -96,7 +97,8 @@ def archived(
     ):
         patched.setattr(run_samples, "GROUP", sampled_by)
         patched.setattr(run_samples, "LEAST_ROWS", 1)
-        hub.loop.engine.sampling.every = 1
+        patched.setattr(radix_list, "FANOUT", 3)  # so many epochs are joined in one file
+        hub.loop.engine.archive_files.sampling.every = hub.loop.engine.archive_files.joining.every = 1
         recorded: dict[Any, RecordedStream] = {}
         for name, cut in streams.items():
             hub.execute(
@@ -157,7 +159,7 @@ def rows_read(home: Path, sample: Any) -> SampleOfRows:
     strata: dict[float, tuple[int, list[int]]] = {}
     for run in sample.source.runs:
         size, numbers = strata.get(run.prefixes.shares[run.done], (0, []))
-        groups = list(range(run.prefixes.groups[run.done]))
+        groups = list(run.prefixes.groups_up_to(run.done))
         file = pq.ParquetFile(home / run.name)
         read = file.read_row_groups(groups, ["id"]).column("id").to_pylist() if groups else []
         strata[run.prefixes.shares[run.done]] = size + run.prefixes.population, numbers + read

@@ -53,11 +53,6 @@ def tame(stream: RecordedStream) -> RecordedStream:
     return replace(stream, rows=tuple(replace(row, values=small(row.values)) for row in stream.rows))
 
 
-def windows() -> st.SearchStrategy[str]:
-    """Queries over windows that end."""
-    return texts().filter(lambda text: "LANDMARK" not in text)
-
-
 @dataclass
 class Life:
     """One query, driven: epochs of rows at shares, and of repair; the history of the same epochs, and how far each is exact."""
@@ -160,7 +155,7 @@ def lived(data: st.DataObject, text: str) -> Life:
 def test_whatever_was_shed_and_when_it_is_repaired_every_epoch_emits_what_the_reference_does(
     data: st.DataObject,
 ) -> None:
-    life = lived(data, data.draw(windows(), "text"))
+    life = lived(data, data.draw(texts(), "text"))
     meant = repairs(life.query, life.history, life.repaired_to)
     for epoch, emitted in enumerate(life.emitted, 1):
         for sign in (-1, 1):
@@ -173,7 +168,7 @@ def test_whatever_was_shed_and_when_it_is_repaired_every_epoch_emits_what_the_re
 def test_once_all_is_repaired_the_changelog_adds_up_to_the_answers_of_a_query_that_saw_every_row(
     data: st.DataObject,
 ) -> None:
-    life = lived(data, data.draw(windows(), "text"))
+    life = lived(data, data.draw(texts(), "text"))
     whole = [replace(row, weight=1.0) for row in life.rows]
     history = History({"s": RecordedStream(tuple(whole), tuple(life.punctuations))}, {})
     held: Counter[str] = Counter()
@@ -193,7 +188,7 @@ def test_once_all_is_repaired_the_changelog_adds_up_to_the_answers_of_a_query_th
 @given(data=st.data())
 def test_state_for_repair_is_gone_once_nothing_waits(data: st.DataObject) -> None:
     """After a merge, only exact panes are left: as many rows as of a query of which nothing was shed."""
-    life = lived(data, data.draw(windows(), "text"))
+    life = lived(data, data.draw(texts(), "text"))
     life.state.compact(len(life.state.runs))
     stored = {name for run in life.state.runs for name, table in run.items() if table.num_rows}
     assert stored <= {"open0", "sealed0"}
@@ -207,7 +202,17 @@ QUERIES = {
     "slide": "SELECT COUNT(*) AS n, AVG(y) AS mean FROM s [RANGE 10 SECONDS SLIDE 3 SECONDS] WHERE x > 0",
     "member": "SELECT g, COUNT(*) FILTER (WHERE x > 2) AS n, MAX(x) AS top FROM s [RANGE 20 SECONDS SLIDE 5 SECONDS]"
     " WHERE g IN (SELECT id FROM names) GROUP BY g",
+    "ever": "SELECT g, COUNT(*) AS n, MAX(x) AS top FROM s [LANDMARK SLIDE 4 SECONDS] WHERE y > -5 GROUP BY g",
 }
+
+
+ABOVE = {
+    "above": "SELECT k, MAX(n) AS top, SUM(total) AS total FROM tumble [RANGE TUMBLING 20 SECONDS] GROUP BY k",
+    "rows_above": "SELECT g, n FROM ever WHERE n > 3",
+    "inside": "SELECT MAX(n) AS top FROM (SELECT COUNT(*) AS n FROM s [RANGE 6 SECONDS SLIDE 2 SECONDS]"
+    f"{REPAIR}) AS w [RANGE TUMBLING 20 SECONDS]",
+}
+"""Queries over them: their input is exact."""
 
 
 @settings(max_examples=12, deadline=None)
@@ -223,7 +228,7 @@ def test_over_restarts_and_failures_a_flood_leaves_the_answers_of_a_home_that_ne
     archive = data.draw(st.sampled_from(({}, {"blocks": "4"}, {"archive": "in place"})), "archive")
     with tempfile.TemporaryDirectory() as folder:
         rig = Rig(Path(folder), {"maxFilesPerTrigger": "1", "keep": f"{keeps[0]}", **archive}, SLACK)
-        with rig.hub(1, {name: text + REPAIR for name, text in QUERIES.items()}):
+        with rig.hub(1, {**{name: text + REPAIR for name, text in QUERIES.items()}, **ABOVE}):
             pass
         for number, file in enumerate(files):
             rig.drop(file)
@@ -233,6 +238,8 @@ def test_over_restarts_and_failures_a_flood_leaves_the_answers_of_a_home_that_ne
                 if number == halfway:
                     for name, text in QUERIES.items():
                         hub.execute(f"CREATE QUERY late_{name} AS {text}{REPAIR}")
+                    for name, text in ABOVE.items():
+                        hub.execute(f"CREATE QUERY late_{name} AS {text}")
                 hub.catch_up()
         with rig.hub(2) as hub:
             hub.execute("ALTER STREAM s SET (keep '1')")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.archive.runs import ROWS, SHARES
+from headrace.archive.runs import JOINED, ROWS, SHARES
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
@@ -29,13 +30,19 @@ class Prefixes:
     rows: tuple[int, ...]
     population: int
     footer: pq.FileMetaData
+    first: int = 0
+    """The run's first row group: another one than 0 where runs are joined in one file."""
 
     @staticmethod
-    def of(file: pa.Buffer) -> Prefixes:
-        """The prefixes of a run, from its footer."""
-        footer = pq.read_metadata(pa.BufferReader(file))
+    def of(
+        file: pa.Buffer, own: Sequence[int] | None = None, footer: pq.FileMetaData | None = None
+    ) -> Prefixes:
+        """The prefixes of a run, from its footer; of a run that is joined with others, `own` are its row groups."""
+        footer = pq.read_metadata(pa.BufferReader(file)) if footer is None else footer
         count = footer.num_row_groups
         metadata = footer.metadata or {}
+        if own is not None:
+            return Prefixes._of_joined(own, json.loads(metadata[JOINED.encode()]), footer)
         if SHARES.encode() not in metadata:
             return Prefixes((1.0,), (count,), (footer.num_rows,), footer.num_rows, footer)
         if not count:  # of a run that was reduced no row is left
@@ -45,6 +52,26 @@ class Prefixes:
         shares = tuple(json.loads(metadata[SHARES.encode()]))
         return Prefixes(shares, tuple(range(1, count + 1)), rows, int(metadata[ROWS.encode()]), footer)
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether the run has random parts, one in each row group."""
+        return SHARES.encode() in (self.footer.metadata or {})
+
+    @staticmethod
+    def _of_joined(
+        own: Sequence[int], shares_of_all: Sequence[float | None], footer: pq.FileMetaData
+    ) -> Prefixes:
+        rows = tuple(accumulate(footer.row_group(number).num_rows for number in own))
+        shares = tuple(share for number in own if (share := shares_of_all[number]) is not None)
+        if not shares:
+            return Prefixes((1.0,), (len(own),), (sum(rows[-1:]),), sum(rows[-1:]), footer, own[0])
+        return Prefixes(shares, tuple(range(1, len(own) + 1)), rows, rows[-1], footer, own[0])
+
+    def groups_up_to(self, prefix: int, after: int = -1) -> range:
+        """The row groups of a prefix, without those of another one before it."""
+        start = self.groups[after] if after >= 0 else 0
+        return range(self.first + start, self.first + self.groups[prefix])
+
     def range_of(self, column: str) -> tuple[Instant, Instant]:
         """The least and the greatest value of a column of instants without NULL, of all that is stored; where files do not have
         them, those of all instants.
@@ -52,7 +79,7 @@ class Prefixes:
         number = self.footer.schema.to_arrow_schema().get_field_index(column)
         of_groups = [
             self.footer.row_group(group).column(number).statistics
-            for group in range(self.footer.num_row_groups)
+            for group in self.groups_up_to(len(self.groups) - 1)
         ]
         if not of_groups or any(of_group is None or not of_group.has_min_max for of_group in of_groups):
             return BEGINNING, FOREVER

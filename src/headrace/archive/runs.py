@@ -6,19 +6,19 @@ place in the stream's order of arrival, `__fate` is accepted (0) or late (1); `_
 that is not a column of its own; `__block` is its random part of the run, where the stream has blocks. Spark, DuckDB and
 pandas read the file as it is. The metadata `headrace.shares` has for each row group of a run with blocks which share of the
 run it ends: a prefix of the row groups is a uniform sample; `headrace.rows` is how many rows the run had, should some be dropped.
+Small runs are joined in one file, row group by row group; `headrace.joined` then has the shares of all.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.time import BEGINNING
@@ -32,6 +32,7 @@ FATE: Final = "__fate"
 BLOCK: Final = "__block"
 SHARES: Final = "headrace.shares"
 ROWS: Final = "headrace.rows"
+JOINED: Final = "headrace.joined"
 ACCEPTED: Final = 0
 LATE: Final = 1
 _ROW_GROUP: Final = 1 << 16
@@ -156,6 +157,15 @@ def randomised(
     return run.close({SHARES: json.dumps([*shares[:-1], keep]), ROWS: str(population)})
 
 
+def joined(schema: pa.Schema, groups: Iterable[tuple[pa.Table, float | None]]) -> pa.Buffer:
+    """One file of several runs: their row groups as they are, each with the share of its run that it ends, if its run has parts."""
+    run, shares = RunEncoder(schema), list[float | None]()
+    for rows, share in groups:
+        run.append(rows)
+        shares.append(share)
+    return run.close({JOINED: json.dumps(shares)})[0]
+
+
 class RunEncoder:
     """One unfinished Parquet file; tables are appended in time order."""
 
@@ -182,9 +192,13 @@ class RunEncoder:
         """Append rows as row groups; `at` are their event times, which never go back within a part."""
         self._writer.write_table(table, row_group_size=row_group or _ROW_GROUP)
         self.rows += len(at)
-        self._late += int(pc.sum(table.column(FATE)).as_py())
+        self._late += int(np.count_nonzero(table.column(FATE).to_numpy()))
         self._low = int(at[0]) if self._low is None else min(self._low, int(at[0]))
         self.high = max(self.high, int(at[-1]))
+
+    def append(self, group: pa.Table) -> None:
+        """Append a row group of another run."""
+        self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
 
     def close(self, metadata: dict[str, str] | None = None) -> tuple[pa.Buffer, RunFacts]:
         """The finished file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -19,8 +20,11 @@ from headrace.runtime.invoke.questions import answer
 from headrace.runtime.invoke.questions.answer import Accepted, asked
 from headrace.runtime.invoke.questions.clauses import question_of
 from headrace.runtime.plan.bound_queries import bind_text
+from headrace.runtime.samples import joined_runs
 from headrace.runtime.statements.outcome import Outcome
+from headrace.store.logs import radix_list
 from headrace.time import SECOND
+from tests.runtime.epoch.work import disk_calls
 
 START = 1_700_000_000 * SECOND
 ROWS = 120_000
@@ -427,3 +431,37 @@ def test_what_is_no_number_is_the_answer_and_not_null(tmp_path: Path) -> None:
             assert (part["inf"][name], part["inf"][f"{name}_error"]) == (inf, inf)
             assert (part["null"][name], part["null"][f"{name}_error"]) == (None, inf)
             assert 0 < part["plain"][f"{name}_error"] < part["plain"][name]
+
+
+def test_a_question_about_a_part_of_the_time_reads_few_parts_of_a_long_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of the archive is searched: the files of it that are read grow with the logarithm of its length."""
+    monkeypatch.setattr(radix_list, "FANOUT", 4)
+    monkeypatch.setattr(joined_runs, "LARGE", 0)
+    read: dict[int, int] = {}
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(
+            "CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push OPTIONS (blocks '4') TIMESTAMP BY at SLACK INTERVAL 30 SECONDS"
+        )
+        for number in range(256):
+            at = 10 * number + (25 if number % 7 == 0 else 0)
+            hub.push("s", [{"at": dt.datetime.fromtimestamp(1_700_000_000 + at, dt.UTC), "v": number}])
+            hub.catch_up()
+            if number + 1 in (64, 256):
+                begin, end = (
+                    dt.datetime.fromtimestamp(1_700_000_000 + 10 * number - back, dt.UTC).strftime("%F %T")
+                    for back in (300, 200)
+                )
+                with disk_calls() as calls:
+                    (outcome,) = hub.execute(
+                        f"SELECT COUNT(*) AS n, SUM(v) AS total FROM s BEGIN TIMESTAMP '{begin}' END TIMESTAMP '{end}'"
+                        " WITHIN 0 PERCENT"
+                    )
+                times = {one: 10 * one + (25 if one % 7 == 0 else 0) for one in range(number + 1)}
+                asked = [one for one, at in times.items() if 10 * number - 300 <= at <= 10 * number - 200]
+                assert outcome.table.to_pylist()[0]["n"] == len(asked)
+                assert outcome.table.to_pylist()[0]["total"] == sum(asked)
+                read[number + 1] = calls["read"]
+    assert read[256] <= read[64] + 12, read
+    assert read[256] < 50, read

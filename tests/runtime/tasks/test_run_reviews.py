@@ -12,9 +12,11 @@ import pytest
 from headrace.operators.base.operator import SLOT
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.messages.task_messages import RunRef
 from headrace.runtime.tasks.state import run_reviews
-from headrace.runtime.tasks.state.run_reviews import MOST_ROWS, RunReviews, sample_of
+from headrace.runtime.tasks.state.run_reviews import MOST_ROWS, RunReviews, bytes_but_spilled, sample_of
 from headrace.runtime.tasks.state.state_runs import TaskRun
+from headrace.store.files.filesystem import LocalStore
 from headrace.time import SECOND
 
 GROUPS = 1500
@@ -76,3 +78,13 @@ def test_other_turns_read_other_rows_and_few_rows_are_all_read() -> None:
     assert set(first.column(SLOT).to_pylist()) != set(second.column(SLOT).to_pylist())
     few = {"rows": [table.slice(0, MOST_ROWS)]}
     assert sample_of(few, 3) is few
+
+
+def test_rows_that_joins_have_spilled_do_not_count(tmp_path: Path) -> None:
+    """Else a run whose rows a merge would move to disk had as many bytes after it as before."""
+    rows = pa.table({SLOT: pa.array([0, 1], pa.int16()), "v": pa.array([1, 2])})
+    sections = {"q/left": rows, "q/left_spilled": pa.concat_tables([rows] * 3), "q/left_spilled_keys": rows}
+    run = TaskRun(LocalStore(tmp_path), RunRef("r", 0, 256, 0, 10), sections, False)
+    assert run.bytes == 5 * rows.nbytes
+    assert run.bytes_but_spilled == 2 * rows.nbytes
+    assert bytes_but_spilled((name, [table]) for name, table in sections.items()) == 2 * rows.nbytes

@@ -1,5 +1,5 @@
 """Operator for time windows WITH SHEDDING (repair): answers from samples are emitted again, as retractions and insertions, once the
-archive was read for the rows that were shed; and its scanner.
+archive was read for the rows that were shed.
 
 Partials of rows that represent others are stored separately, by pane. Rows that are read for repair wait by pane too, until
 `Damage.since` has passed their pane. Then they become late rows of the exact partials, and the sample of the pane is dropped:
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.algebra.expressions.shedding_estimates import MORE
@@ -27,7 +28,6 @@ from headrace.operators.base.operator import (
     WINDOW,
     Advance,
     EmittedCounts,
-    Scanned,
     Scanner,
     Sections,
     Step,
@@ -42,6 +42,7 @@ from headrace.operators.panes.late_panes import into_blocks
 from headrace.operators.panes.pane_keys import between, block_key, extent
 from headrace.operators.panes.pane_sealing import Sealed
 from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
+from headrace.operators.time_windows.divided_scanner import OPEN_PANES, DividedScanner
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_revisions import LAST_EMITTED, negated, net, signed, within
 from headrace.operators.window_assembly.assemble import closing
@@ -56,15 +57,18 @@ from headrace.time import BEGINNING, FOREVER, Instant
 SAMPLED: Final = "sampled"
 RESTORED: Final = "restored"
 _OWN: Final = (SAMPLED, RESTORED, LAST_EMITTED)
-_EXACT: Final = "open0"
 
 
 @dataclass(frozen=True, slots=True)
 class Repairing(Around):
-    """The windows of `inner`, which has one store, with their repairs; all rows are in `slot`."""
+    """The windows of `inner`, which has one store, with their repairs; all rows are in `slot`.
+
+    With `settles`, for a query that reads it, each window is answered once: its punctuation is at most `Damage.since`.
+    """
 
     inner: PaneAggregate
     slot: int
+    settles: bool = False
 
     @property
     def panes(self) -> Panes:
@@ -78,14 +82,15 @@ class Repairing(Around):
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
         """Folds rows that represent others, and all others, separately."""
-        return DividedScanner(self.inner.scanner(relations), self.inner.scanner(relations))
+        scanners = self.inner.scanner(relations), self.inner.scanner(relations)
+        return DividedScanner(*scanners, SAMPLED, _represents_others)
 
     def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
         """That of the inner operator over rows and samples."""
         parts = _Parts.of(runs, deltas, advance)
-        sampled: list[Sections] = [{_EXACT: table} for table in parts.samples(self.panes)]
+        sampled: list[Sections] = [{OPEN_PANES: table} for table in parts.samples(self.panes)]
         return self.inner.emission_limit([*parts.runs, *sampled], parts.exact, advance, cap)
 
     def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
@@ -96,7 +101,10 @@ class Repairing(Around):
 
     def display(self) -> Iterator[str]:
         """The repair, then the inner operator's lines."""
-        yield "windows answered from samples are emitted again (retractions -1, insertions +1) once their rows were read in the archive"
+        if self.settles:
+            yield "windows of which rows were shed are emitted once these were read in the archive"
+        else:
+            yield "windows answered from samples are emitted again (retractions -1, insertions +1) once their rows were read in the archive"
         yield from self.inner.display()
 
     @property
@@ -116,11 +124,14 @@ class Repairing(Around):
             table, bad = finish(self.inner.finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)
             tables.append(table)
             rejected += bad
+        state = {**closed.state, **parts.kept(self)}
+        if self.settles:
+            answers = pa.concat_tables(tables) if tables else None
+            return Step(state, answers, tuple(rejected), closed.open_windows, emitted_counts=counts)
         earlier = [_within(table, closed.again) for table in parts.emitted] if closed.again else []
         changed = [*(negated(table) for table in earlier), *map(signed, tables)]
         changed = [table for table in changed if table.num_rows]
         changes = net(pa.concat_tables(changed)) if changed else None
-        state = {**closed.state, **parts.kept(self)}
         if changes is not None:
             emitted = _within(changes, parts.damage.doubtful(self.panes))
             if emitted.num_rows:
@@ -174,7 +185,7 @@ class _Parts:
             for kind, name in names.items()
         }
         exact = [{name: table for name, table in delta.items() if name != SAMPLED} for delta in deltas]
-        restored = [delta[_EXACT] for delta in exact if _EXACT in delta] if damage.is_repair else []
+        restored = [delta[OPEN_PANES] for delta in exact if OPEN_PANES in delta] if damage.is_repair else []
         return _Parts(
             damage,
             [_of_inner(run) for run in runs],
@@ -232,7 +243,7 @@ class _Closed:
         inner, panes = exactly(operator.inner, advance), operator.panes
         layout = inner.layouts[0]
         settled = parts.settled(panes)
-        deltas = [*parts.exact, {_EXACT: merge(layout, settled)}] if settled else parts.exact
+        deltas = [*parts.exact, {OPEN_PANES: merge(layout, settled)}] if settled else parts.exact
         sealed = inner.store.seal(layout, 0, parts.runs, deltas, advance)
         edge = HIGHEST if advance.final else pane_at(panes, advance.punctuation)
         samples = between(parts.samples(panes), block_key(0, LOWEST), block_key(0, edge))
@@ -244,10 +255,12 @@ class _Closed:
         still_open = count_open_windows(inner, present, waiting, advance.punctuation)
         if advance.punctuation == BEGINNING or present is None:
             return _Closed(inner, closed, sealed.sections, range(0), (), still_open)
-        emitted = closed_at(panes, advance.emission_start)
-        due = closing(panes, emitted, closed_at(panes, advance.punctuation), present)
-        again = parts.damage.repaired(panes, advance.emission_start)
+        emitted, ended = closed_at(panes, advance.emission_start), closed_at(panes, advance.punctuation)
         last, first = panes.last_window(present[1]), panes.first_window(present[0])
+        if last is None and advance.final:  # a landmark's last window
+            ended = last = panes.first_window(panes.of_instant(advance.max_event_time))
+        due = closing(panes, emitted, ended, present)
+        again = () if operator.settles else parts.damage.repaired(panes, advance.emission_start)
         again = tuple(
             range(max(part.start, first), part.stop if last is None else min(part.stop, last + 1))
             for part in again
@@ -262,34 +275,9 @@ class _Closed:
         )
 
 
-@dataclass(slots=True)
-class DividedScanner:
-    """The scanner: rows of weight 1 and rows that represent others, each folded by itself."""
-
-    exact: Scanner
-    sampled: Scanner
-
-    def add(self, batch: Batch) -> None:
-        """Fold a batch."""
-        represents = flat(batch.columns[MORE]).to_numpy(zero_copy_only=False) > 0
-        for scanner, is_its in ((self.exact, ~represents), (self.sampled, represents)):
-            if is_its.any():
-                scanner.add(batch.where(is_its))
-
-    def finish(self) -> Scanned:
-        """The deltas of both."""
-        exact, sampled = self.exact.finish(), self.sampled.finish()
-        deltas = dict(exact.deltas)
-        if _EXACT in sampled.deltas:
-            deltas[SAMPLED] = sampled.deltas[_EXACT]
-        return Scanned(
-            deltas,
-            (*exact.rejected, *sampled.rejected),
-            exact.rows_in + sampled.rows_in,
-            exact.rows_kept + sampled.rows_kept,
-            exact.groups + sampled.groups,
-            exact.sparse_groups + sampled.sparse_groups,
-        )
+def _represents_others(batch: Batch) -> npt.NDArray[np.bool_]:
+    represents: npt.NDArray[np.bool_] = flat(batch.columns[MORE]).to_numpy(zero_copy_only=False) > 0
+    return represents
 
 
 def _damage(advance: Advance) -> Damage:

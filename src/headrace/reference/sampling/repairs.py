@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.algebra.query import Query
-from headrace.algebra.windows.window import TimeSlide
+from headrace.algebra.windows.window import Landmark, TimeSlide
 from headrace.reference.evaluate import windows_answer
 from headrace.reference.history import History, sources_of
 from headrace.reference.values import Row, minus
@@ -22,7 +22,7 @@ def repairs(
     Weights of the rows are those that they had when they came; a row that is exact stays so.
     """
     ((name,), (node,)) = sources_of(query), sliding_nodes(query)
-    assert isinstance(node.window, TimeSlide)
+    assert isinstance(node.window, TimeSlide | Landmark)
     stream, names, whole = history.streams[name], query.schema.names, set[int]()
     emitted: list[tuple[int, Instant, int, Row]] = []
     held: dict[Instant, list[Row]] = {}
@@ -45,10 +45,12 @@ def repairs(
     return emitted
 
 
-def _bound(window: TimeSlide, exact: Instant) -> Instant:
+def _bound(window: TimeSlide | Landmark, exact: Instant) -> Instant:
     """The last instant, not after another one, at which a window begins or ends."""
     if exact in (BEGINNING, FOREVER):
         return exact
     ends = exact - (exact - window.anchor) % window.slide
+    if isinstance(window, Landmark):
+        return ends
     starts = exact - (exact - window.anchor + window.range) % window.slide
     return max(ends, starts)

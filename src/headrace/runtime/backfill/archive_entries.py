@@ -9,12 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages.task_messages import Split
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import Instant
+
+JOINED: Final = "joined archives"
+"""The fact of a manifest with the entries of each stream's archive list up to which small runs were joined in one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of the archive: a file, or its own row groups of one in which runs are joined."""
+
+    file: str
+    groups: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +35,8 @@ class ArchiveEntry:
 
     `relations` are the files of the versions that applied, so that a lookup in a backfill has the same result. `keep` is the
     share of its rows that queries WITH SHEDDING saw, so that they see the same rows again; `shares` those of operators for which
-    they were chosen, if less than all.
+    they were chosen, if less than all. Where runs of several entries are in one file, `within` is its name, also in entries without rows,
+    and `joined` has of each run the first row group and their number.
     """
 
     epoch: int
@@ -38,6 +51,20 @@ class ArchiveEntry:
     relations: Mapping[str, str] = field(default_factory=dict)
     keep: float = 1.0
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    latest: Instant | None = None
+    """The greatest event time of this entry and all before it; None where an earlier version has written it."""
+    within: str = ""
+    joined: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The runs."""
+        if not self.within:
+            return tuple(map(Piece, self.files))
+        return tuple(
+            Piece(file, tuple(range(first, first + count)))
+            for file, (first, count) in zip(self.files, self.joined, strict=True)
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The entry of the manifest's list."""
@@ -46,6 +73,10 @@ class ArchiveEntry:
             del value["keep"]
         if not self.shares:
             del value["shares"]
+        if self.latest is None:
+            del value["latest"]
+        if not self.within:
+            del value["within"], value["joined"]
         return value
 
     @staticmethod
@@ -57,8 +88,21 @@ class ArchiveEntry:
                 "ordinals": tuple(value["ordinals"]),
                 **{name: tuple(value[name]) for name in ("files", "rejects")},
                 "shares": {name: tuple(shares) for name, shares in value.get("shares", {}).items()},
+                "joined": tuple((first, count) for first, count in value.get("joined", ())),
             }
         )
+
+
+def spanning(entries: RadixList, begin: Instant, end: Instant, read: Callable[[str], bytes]) -> range:
+    """The entries that may have accepted rows from one instant to another, and perhaps others between them.
+
+    Punctuation and the greatest event time so far never go back, so a few entries are read to find the first one and the last.
+    """
+    read = cache(read)
+    _, oldest = next(entries.iterate(read), (0, None))
+    known = oldest is not None and oldest.get("latest") is not None
+    first = entries.first_where(lambda entry: entry["latest"] >= begin, read) if known else entries.start
+    return range(first, entries.first_where(lambda entry: entry["before"] > end, read))
 
 
 def retained(
@@ -85,12 +129,13 @@ def splits_of(
             Split(
                 stream.name,
                 0,
-                archived=name,
+                archived=piece.file,
+                row_groups=piece.groups,
                 before=entry.before,
                 sample_rate=entry.keep,
                 shares=entry.shares,
             )
-            for name in entry.files
+            for piece in entry.pieces
         )
     if stream.archive == "in place":
         return tuple(

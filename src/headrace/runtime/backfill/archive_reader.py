@@ -21,10 +21,11 @@ from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.group_codes import Ints, as_int64, flat, ints
 from headrace.operators.on_demand.row_bitmaps import CHUNK, CHUNK_BITS
-from headrace.runtime.backfill.archive_entries import ArchiveEntry
+from headrace.runtime.backfill.archive_entries import ArchiveEntry, Piece
 from headrace.runtime.home.home import Home
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.manifest import Manifest
+from headrace.store.logs.radix_list import RadixList, Read, leaf_entries
 from headrace.time import BEGINNING, Instant
 
 _MOST_BYTES: Final = 256 << 20
@@ -94,7 +95,7 @@ class ArchivedRun:
     """One run of a stream's archive."""
 
     store: Store
-    name: str
+    piece: Piece
     stream: StreamDefinition
 
     @property
@@ -108,19 +109,20 @@ class ArchivedRun:
         return _columns.get(self._key(name), lambda: self._made(name))
 
     def _key(self, name: str) -> tuple[str, str, str]:
-        return str(self.store.root), self.name, name
+        first = "" if self.piece.groups is None else f"{self.piece.groups[:1]}"
+        return str(self.store.root), self.piece.file, f"{first}{name}"
 
     def _made(self, name: str) -> tuple[pa.Array, int]:
         column = flat(self._read([name]).column(name))
         return column, column.nbytes
 
     def _read(self, names: list[str]) -> pa.Table:
-        return RunFile.of(self.store.map(self.name)).read(names)
+        return RunFile.of(self.store.map(self.piece.file)).read(names, self.piece.groups)
 
     def _make_keys(self) -> tuple[Keys, int]:
-        file = RunFile.of(self.store.map(self.name))
+        file = RunFile.of(self.store.map(self.piece.file))
         time = file.time_column(self.stream.time)
-        table = file.read(list(dict.fromkeys([time, runs.POSITION, runs.FATE])))
+        table = file.read(list(dict.fromkeys([time, runs.POSITION, runs.FATE])), self.piece.groups)
         at, position = as_int64(flat(table.column(time))), ints(table, runs.POSITION)
         accepted = ints(table, runs.FATE) == runs.ACCEPTED
         chunks, index = np.unique(position >> CHUNK_BITS, return_inverse=True)
@@ -148,6 +150,10 @@ class ArchiveList:
     max_event_times: list[Instant] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
     """Number of rows accepted in the entries up to and including this one."""
+    listed: RadixList = field(default_factory=RadixList)
+    """The newest value of the list that was read."""
+    leaves: dict[int, str] = field(default_factory=dict)
+    """Its sealed files with entries, by the first of them."""
 
     def extend(self, entries: Iterator[tuple[int, Any]]) -> None:
         """Append the next entries."""
@@ -159,6 +165,20 @@ class ArchiveList:
             previous = self.accepted[-1] if self.accepted else 0
             self.accepted.append(previous + entry.rows - entry.late)
 
+    def follow(self, listed: RadixList, read: Read) -> None:
+        """Take over the entries whose runs were joined since, and append the next ones. Files of an older value may be deleted."""
+        stop = self.first + len(self.entries)
+        if listed.levels != self.listed.levels:
+            leaves = dict(listed.leaves(read))
+            changed = [(first, name) for first, name in leaves.items() if self.leaves.get(first) != name]
+            for first, name in changed:
+                for index, value in enumerate(leaf_entries(read, name), first) if first < stop else ():
+                    if self.first <= index < stop:
+                        self.entries[index - self.first] = ArchiveEntry.from_json(value)
+            self.leaves = leaves
+        self.extend(listed.iterate(read, stop))
+        self.listed = listed
+
     def since(self, first: int) -> ArchiveList:
         """A copy without the entries before `first`; readers of this list are not affected."""
         dropped = first - self.first
@@ -168,6 +188,8 @@ class ArchiveList:
             self.before[dropped:],
             self.max_event_times[dropped:],
             self.accepted[dropped:],
+            self.listed,
+            self.leaves,
         )
 
     def between(self, begin: Instant, end: Instant, start: int, stop: int) -> list[tuple[int, ArchiveEntry]]:
@@ -210,11 +232,12 @@ def archive_list_of(home: Home, manifest: Manifest, stream: str) -> ArchiveList:
         while len(_lists) > _MOST_LISTS:
             _lists.popitem(last=False)
         end = archive.first + len(archive.entries)
-        if listed.length > end:
-            if listed.start > end:  # the entries between have expired unread
-                archive = _lists[key] = ArchiveList(listed.start)
-                end = listed.start
-            archive.extend(listed.iterate(home.store.read, end))
+        if listed.length > end and listed.start > end:  # the entries between have expired unread
+            archive = _lists[key] = ArchiveList(listed.start)
+        if listed.length > archive.listed.length or (
+            listed.length == archive.listed.length and listed.levels != archive.listed.levels
+        ):
+            archive.follow(listed, home.store.read)
         if listed.start - archive.first > max(len(archive.entries) // 2, _FEW):
             archive = _lists[key] = archive.since(listed.start)
     return archive

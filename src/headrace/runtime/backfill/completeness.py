@@ -16,6 +16,7 @@ from headrace.catalog.catalog import CatalogQuery
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.epoch_planner import make_plan
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.plan.union_streams import inputs_of
 from headrace.runtime.progress.emission_backlog import emission_backlog
@@ -50,6 +51,14 @@ _REGISTERED: Final = Completeness("registered", 0)
 def plan_in_force(home: Home, manifest: Manifest) -> EpochPlan:
     """The plan of the newest epoch; no query is bound."""
     return load_plan(home.store, manifest.plan) if manifest.plan else EpochPlan()
+
+
+def newest_plan(home: Home) -> EpochPlan:
+    """The plan of all that is registered; no query has to be bound where the newest epoch had it."""
+    manifest = home.latest()
+    if manifest.plan and manifest.querylog == home.catalog.position:
+        return plan_in_force(home, manifest)
+    return make_plan(home.catalog)
 
 
 def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Completeness:

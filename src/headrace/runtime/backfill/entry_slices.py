@@ -39,6 +39,7 @@ def slices_of(
             else [
                 (replace(split, row_groups=(number,)), rows)
                 for number, rows in enumerate(rows_of_groups(store, split.archived))
+                if split.row_groups is None or number in split.row_groups
             ]
             for split in splits
         )

@@ -28,7 +28,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import PaneBackfill, Participants, Split
 from headrace.runtime.plan import union_streams
-from headrace.runtime.plan.derived_streams import is_shared_join
+from headrace.runtime.plan.derived_streams import is_shared_join, tree_of
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.store.logs.committed import OperatorProgress
@@ -149,7 +149,7 @@ class BackfillPlanner:
         shared = is_shared_join(
             operator.id
         )  # belongs to no single query, and none of its readers is FROM NOW
-        from_now = not shared and self.home.catalog.require_query(operator.query).definition.from_now
+        from_now = not shared and self._begins_now(operator)
         progress, archives = progress_of(manifest.stream(stream.name)), Archives(self.home, manifest, plan)
         if from_now or stream.archive == "none":
             length = archives.length(stream.name)
@@ -164,6 +164,12 @@ class BackfillPlanner:
             for union_input in union_streams.inputs_of(stream)
         ]
         return OperatorProgress(complete_since=max(progress.complete_since for progress in inputs))
+
+    def _begins_now(self, operator: Operator) -> bool:
+        """Whether an operator sees later rows only: FROM NOW, and in a tree of joins that grows until it has all that may be joined."""
+        definition = self.home.catalog.require_query(operator.query).definition
+        grows = definition.growing_tree
+        return definition.from_now or (grows is not None and tree_of(operator.id) == grows.number)
 
     def _first_entry(self, archive: RadixList, needed: Instant) -> int:
         """The first entry of the archive that has a row at or after `needed`."""

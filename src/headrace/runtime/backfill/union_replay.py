@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
-from headrace.runtime.plan.union_streams import inputs_of
+from headrace.runtime.plan.union_streams import bound_of, inputs_of
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import Instant
 
@@ -87,8 +87,9 @@ def punctuation_at(
 
     An entry has the punctuation before it; an input without a later entry has the punctuation it had then.
     """
-    punctuations = []
+    punctuations = {}
     for union_input in inputs_of(stream):
         next_entry = next(_since(lists(union_input.stream), read, position), None)
-        punctuations.append(now[union_input.stream] if next_entry is None else next_entry[1]["before"])
-    return min(punctuations)
+        then = now[union_input.stream] if next_entry is None else next_entry[1]["before"]
+        punctuations[union_input.stream] = then
+    return bound_of(stream).of_inputs.value(punctuations.__getitem__)

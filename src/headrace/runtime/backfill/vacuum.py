@@ -24,7 +24,7 @@ from headrace.archive.prefixes import Prefixes
 from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.group_codes import as_int64, flat, ints
-from headrace.runtime.backfill.archive_entries import ArchiveEntry, retained
+from headrace.runtime.backfill.archive_entries import JOINED, ArchiveEntry, Piece, retained
 from headrace.runtime.backfill.initial_progress import beyond
 from headrace.runtime.home import file_names
 from headrace.runtime.home.block_draws import blocks_of_runs, draws_of
@@ -123,18 +123,19 @@ class Vacuum:
         for _, value in archive.iterate(read, archive.start):
             if value["greatest"] >= horizon:
                 break
-            for name in value["files"]:
-                space = space.plus(self._beyond(name, stream, value["greatest"]))
+            for piece in ArchiveEntry.from_json(value).pieces:
+                space = space.plus(self._beyond(piece, stream, value["greatest"]))
         for segment in self._segments(stream):
             if self._keep(stream, segment.high) < segment.keep:
-                space = space.plus(self._beyond(segment.file, stream, segment.high))
+                space = space.plus(self._beyond(Piece(segment.file), stream, segment.high))
         return space
 
-    def _beyond(self, name: str, stream: StreamDefinition, high: Instant) -> FreeSpace:
+    def _beyond(self, piece: Piece, stream: StreamDefinition, high: Instant) -> FreeSpace:
         """The row groups of a file that the vacuum will not read: all that is behind the share that its age leaves."""
-        prefixes = Prefixes.of(self.home.store.map(name))
-        first = prefixes.groups[prefixes.holding(self._keep(stream, high))]
-        dropped = [prefixes.footer.row_group(number) for number in range(first, prefixes.groups[-1])]
+        prefixes = Prefixes.of(self.home.store.map(piece.file), piece.groups)
+        remaining = prefixes.holding(self._keep(stream, high))
+        behind = prefixes.groups_up_to(len(prefixes.groups) - 1, remaining)
+        dropped = [prefixes.footer.row_group(number) for number in behind]
         size = sum(
             group.column(number).total_compressed_size
             for group in dropped
@@ -159,11 +160,12 @@ class Vacuum:
             keep = self._keep(stream, value["greatest"])
         if not entries:
             return None
-        names = [name for entry in entries for name in entry.files]
+        pieces = [piece for entry in entries for piece in entry.pieces]
         rows, high = sum(entry.rows for entry in entries), max(entry.greatest for entry in entries)
         time = _time_of(stream)
-        low = min((Prefixes.of(self.home.store.map(name)).range_of(time)[0] for name in names), default=high)
-        segment = self._written(stream, names, rows, (low, high)) if names else None
+        prefixes = [Prefixes.of(self.home.store.map(piece.file), piece.groups) for piece in pieces]
+        low = min((of_run.range_of(time)[0] for of_run in prefixes), default=high)
+        segment = self._written(stream, pieces, rows, (low, high)) if pieces else None
         return self._done(stream, (), segment, horizon, archive.start, len(entries))
 
     def _reduced(self, stream: StreamDefinition) -> Vacuumed | None:
@@ -193,7 +195,7 @@ class Vacuum:
     def _again(self, stream: StreamDefinition, segments: tuple[Segment, ...]) -> Vacuumed:
         segment = self._written(
             stream,
-            [segment.file for segment in segments],
+            [Piece(segment.file) for segment in segments],
             sum(segment.rows for segment in segments),
             (min(segment.low for segment in segments), max(segment.high for segment in segments)),
             min(segment.keep for segment in segments),
@@ -230,7 +232,7 @@ class Vacuum:
     def _written(
         self,
         stream: StreamDefinition,
-        names: Sequence[str],
+        pieces: Sequence[Piece],
         rows: int,
         between: tuple[Instant, Instant],
         most: float = 1.0,
@@ -238,7 +240,8 @@ class Vacuum:
         """One segment of several files, with rows between two instants: of each the share that remains, `most` of which is there."""
         low, high = between
         keep, store = min(self._keep(stream, high), most), self.home.store
-        table = pa.concat_tables([_prefix(store.map(name), keep) for name in names]).combine_chunks()
+        tables = [_prefix(store.map(piece.file), piece.groups, keep) for piece in pieces]
+        table = pa.concat_tables(tables).combine_chunks()
         blocks = blocks_of_runs(stream)
         assert blocks is not None
         draws = draws_of(stream, table.column, ints(table, runs.POSITION))
@@ -260,11 +263,10 @@ def _time_of(stream: StreamDefinition) -> str:
     return time if time is not None and runs.has_own_time(stream.schema.arrow(), time) else runs.AT
 
 
-def _prefix(file: pa.Buffer, keep: float) -> pa.Table:
+def _prefix(file: pa.Buffer, own: Sequence[int] | None, keep: float) -> pa.Table:
     """The first row groups of a run, which have all rows of a share; without blocks, which may be others than the stream has now."""
-    prefixes = Prefixes.of(file)
-    groups = list(range(prefixes.groups[prefixes.holding(keep)]))
-    rows = RunFile.of(file, prefixes.footer).read(groups=groups)
+    prefixes = Prefixes.of(file, own)
+    rows = RunFile.of(file, prefixes.footer).read(groups=prefixes.groups_up_to(prefixes.holding(keep)))
     return rows.drop_columns([runs.BLOCK]) if runs.BLOCK in rows.column_names else rows
 
 
@@ -290,11 +292,12 @@ def with_vacuumed(manifest: Manifest, done: Vacuumed, home: Home) -> Manifest:
 
 
 def without_dropped(facts: Mapping[str, Any], streams: Collection[str]) -> Mapping[str, Any]:
-    """The facts with the segments of these streams alone."""
-    reduced = facts.get(REDUCED, {})
-    if reduced.keys() <= set(streams):
-        return facts
-    return {**facts, REDUCED: {name: value for name, value in reduced.items() if name in streams}}
+    """The facts about the archives of these streams alone."""
+    for fact in (REDUCED, JOINED):
+        of_all = facts.get(fact, {})
+        if not of_all.keys() <= set(streams):
+            facts = {**facts, fact: {name: value for name, value in of_all.items() if name in streams}}
+    return facts
 
 
 @dataclass(slots=True)

@@ -21,8 +21,12 @@ _KEPT: Final = 1024
 """Values of a few hundred runs: a task of small epochs has about eight runs of up to ten sections, a standing task several tasks."""
 _SMALL: Final = 1 << 16
 """Bytes of runs that are kept in memory when they are written."""
+_NEWEST: Final = 64
+"""Runs of results that are kept when they are written: followers are seldom further behind."""
 _cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)
 """Immutable values by (home, file name): files are never rewritten, so no entry is stale."""
+_newest: Final[Recent[tuple[str, str], Callable[[str], pa.Table]]] = Recent(_NEWEST)
+"""By (home, file name) what gives a section of a small run of results that was just written, here or by a task of this process's epoch."""
 
 
 def save_relation(store: Store, name: str, version: int, table: pa.Table) -> str:
@@ -49,16 +53,24 @@ def open_run(store: Store, name: str) -> dict[str, pa.Table]:
 
 def section_of(store: Store, name: str, section: str) -> pa.Table:
     """One section of a run, memory-mapped; the others, of which a run of results may have ten thousand, are not opened."""
-    fresh = _cache.get((str(store.root), f"{name}#fresh"))
-    if fresh is not None:
-        return fresh[section]
+    section_of_newest = _newest.get((str(store.root), name))
+    if section_of_newest is not None:
+        return section_of_newest(section)
     return opened(store, name).table(section)
 
 
-def remember(store: Store, name: str, sections: Mapping[str, pa.Table]) -> None:
-    """Keep the sections of a small run that was just written, for queries over queries that read it at once."""
-    if sum(table.nbytes for table in sections.values()) <= _SMALL:
-        _cache.put((str(store.root), f"{name}#fresh"), dict(sections))
+def keep_results(store: Store, name: str, sections: Mapping[str, pa.Table]) -> bool:
+    """Keep the sections of a run of results that was just written, if they are small, for those who read it at once; whether they are."""
+    is_small = sum(table.get_total_buffer_size() for table in sections.values()) <= _SMALL
+    if is_small:
+        _newest.put((str(store.root), name), sections.__getitem__)
+    return is_small
+
+
+def keep_received_results(store: Store, name: str, content: bytes) -> None:
+    """Keep the content of such a run that a task of another process has written, and sent."""
+    if _newest.get((str(store.root), name)) is None:
+        _newest.put((str(store.root), name), lambda section: Container.open(content, name).table(section))
 
 
 def batches_of(store: Store, name: str, section: str) -> Callable[[], Iterator[pa.RecordBatch]]:

@@ -24,6 +24,7 @@ from headrace.operators.on_demand.selection import Selection
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.rows.row_pipeline import RowPipeline, columns_read
 from headrace.operators.scalar.evaluation.user_functions import registered
+from headrace.runtime.backfill.archive_entries import Piece
 from headrace.runtime.backfill.archive_reader import ArchivedRun, archive_list_of
 from headrace.runtime.home.deadline import require_time
 from headrace.runtime.home.home import Home
@@ -88,8 +89,8 @@ class Invocation:
         with registered(callable_by_name(self.home.catalog.functions)):
             for index, entry in archive.between(begin, end, start, stop):
                 require_time()
-                for name in entry.files:
-                    rows = self._rows(name, begin, end, by_bits=index < bitmapped)
+                for piece in entry.pieces:
+                    rows = self._rows(piece, begin, end, by_bits=index < bitmapped)
                     if rows is not None and rows.rows:
                         batches.append(rows)
             table, rejected = operator.answer.of(self._whole(batches), now)
@@ -117,11 +118,11 @@ class Invocation:
             progress.replayed if self.operator.materialize == "partial" else 0,
         )
 
-    def _rows(self, name: str, begin: Instant, end: Instant, *, by_bits: bool) -> Batch | None:
+    def _rows(self, piece: Piece, begin: Instant, end: Instant, *, by_bits: bool) -> Batch | None:
         """The rows of a run that are in the window and pass the conditions, with the columns of the answer."""
         stream = self.home.catalog.stream(self.operator.stream)
         assert stream is not None
-        run = ArchivedRun(self.home.store, name, stream)
+        run = ArchivedRun(self.home.store, piece, stream)
         keys = run.keys
         self.effort.runs += 1
         inside = keys.within(begin, end)

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from headrace.operators.panes.damage import Damage, Span
+from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
+
+REPAIRS: Final = "repairs"
+"""In a manifest's facts: operator → its `RepairLedger`, of those that were ever answered from samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,13 @@ class RepairLedger:
         """The inverse."""
         pairs = {name: tuple((low, high) for low, high in value[name]) for name in ("ranges", "spans")}
         return RepairLedger(**{**value, **pairs})
+
+
+def ledgers(manifest: Manifest) -> dict[str, RepairLedger]:
+    """The ledger of each operator that has one."""
+    return {
+        operator: RepairLedger.from_json(value) for operator, value in manifest.facts.get(REPAIRS, {}).items()
+    }
 
 
 def _with(spans: tuple[Span, ...], low: Instant, high: Instant) -> tuple[Span, ...]:

@@ -18,9 +18,9 @@ from headrace.runtime.backfill.entry_slices import Weighed, first_slices, in_few
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import REPAIR, EpochWork
-from headrace.runtime.messages.repair_ledger import RepairLedger
+from headrace.runtime.messages.repair_ledger import RepairLedger, ledgers
 from headrace.runtime.messages.task_messages import Participants
-from headrace.runtime.repair.repair_facts import is_calm, ledgers, without_expired
+from headrace.runtime.repair.repair_facts import answered_to, is_calm, without_expired
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import FOREVER, Instant
@@ -112,11 +112,12 @@ class Repairs:
         windows = self.plan.operators[operator].emission_windows
         assert windows is not None
         damage = replace(ledger.damage, since=since)
+        answered = answered_to(self.manifest, self.plan, operator)
         return replace(
             read,
             since=since,
-            repaired=ledger.repaired + sum(map(len, damage.repaired(windows, self._emitted_to(operator)))),
-            lost=ledger.lost + sum(map(len, damage.lost(windows))),
+            repaired=ledger.repaired + sum(map(len, damage.repaired(windows, answered))),
+            lost=ledger.lost + sum(map(len, damage.lost(windows, answered))),
         )
 
     def _since(self, operator: str, ledger: RepairLedger) -> Instant:

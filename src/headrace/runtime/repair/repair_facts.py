@@ -14,28 +14,36 @@ from headrace.operators.panes.damage import Damage
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.messages.repair_ledger import RepairLedger
+from headrace.runtime.messages.repair_ledger import REPAIRS, RepairLedger, ledgers
 from headrace.runtime.plan.adaptive.overload_control import chosen_shares
+from headrace.runtime.progress.committed_progress import progress_of
+from headrace.runtime.progress.emission_backlog import held_back
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList, Read
-from headrace.time import FOREVER, Instant
+from headrace.time import BEGINNING, FOREVER, Instant
 
-REPAIRS: Final = "repairs"
-"""In a manifest's facts: operator → its `RepairLedger`, of those that were ever answered from samples."""
 _NOTHING: Final = RepairLedger()
-
-
-def ledgers(manifest: Manifest) -> dict[str, RepairLedger]:
-    """The ledger of each operator that has one."""
-    return {
-        operator: RepairLedger.from_json(value) for operator, value in manifest.facts.get(REPAIRS, {}).items()
-    }
 
 
 def is_calm(manifest: Manifest, plan: EpochPlan, operator: str) -> bool:
     """Whether an operator sees all rows of the next epoch."""
     rate = plan.sample_rate_of(plan.operators[operator].stream)
     return min(rate, *chosen_shares(manifest).get(operator, (1.0,))) >= 1
+
+
+def answered_to(manifest: Manifest, plan: EpochPlan, operator: str) -> Instant:
+    """The instant up to which an operator has answered; of landmark windows, of which there is always a next one, the end of the last."""
+    known, planned = manifest.find_operator(operator), plan.operators[operator]
+    if known is None:
+        return BEGINNING
+    windows = planned.emission_windows
+    if known.emitted_to != FOREVER or windows is None or windows.back is not None:
+        return known.emitted_to
+    return windows.end_of(windows.first_window(windows.of_instant(_latest(manifest, planned.stream))))
+
+
+def _latest(manifest: Manifest, stream: str) -> Instant:
+    return progress_of(manifest.stream(stream)).max_event_time
 
 
 def damages(manifest: Manifest, plan: EpochPlan, work: EpochWork) -> dict[str, Damage]:
@@ -57,6 +65,21 @@ def damages(manifest: Manifest, plan: EpochPlan, work: EpochWork) -> dict[str, D
         if not damage.is_none:
             around[operator] = damage
     return around
+
+
+def held(manifest: Manifest, plan: EpochPlan, work: EpochWork) -> EpochWork:
+    """The work, in which operators that settle do not emit beyond the instant up to which all of their rows are there."""
+    if not plan.settling or work.is_replay or work.final:
+        return work
+    until = held_back(plan, manifest)
+    for operator in _shedding(manifest, plan, work):
+        if operator in plan.settling:
+            until.setdefault(operator, manifest.stream(plan.operators[operator].stream).punctuation)
+    stops = {}
+    for operator, at in until.items():
+        if operator in work.operators and (known := manifest.find_operator(operator)) is not None:
+            stops[operator] = max(known.emitted_to, min(work.punctuations.get(operator, FOREVER), at))
+    return replace(work, punctuations={**work.punctuations, **stops}) if stops else work
 
 
 def _shedding(manifest: Manifest, plan: EpochPlan, work: EpochWork) -> Iterator[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from headrace.catalog.catalog import Catalog
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.repair_ledger import RepairLedger
+from headrace.runtime.messages.repair_ledger import RepairLedger, ledgers
 from headrace.runtime.plan import derived_streams
-from headrace.runtime.repair.repair_facts import ledgers
+from headrace.runtime.repair.repair_facts import answered_to
 from headrace.store.logs.manifest import Manifest
 
 
@@ -63,9 +63,8 @@ def repair_lines(report: RepairReport | None) -> Iterator[str]:
 
 
 def _report(manifest: Manifest, plan: EpochPlan, operator: str, ledger: RepairLedger) -> RepairReport:
-    panes, progress = plan.operators[operator].emission_windows, manifest.find_operator(operator)
+    panes = plan.operators[operator].emission_windows
     assert panes is not None
-    waiting = 0
-    if ledger.waits and progress is not None:
-        waiting = sum(map(len, ledger.damage.doubtful(panes, progress.emitted_to)))
+    doubtful = ledger.damage.doubtful(panes, answered_to(manifest, plan, operator)) if ledger.waits else ()
+    waiting = sum(map(len, doubtful))
     return RepairReport(waiting, ledger.repaired, ledger.lost, ledger.entries)

@@ -1,1 +1,1 @@
-"""Samples of archive runs: one file for many epochs, with the rows that questions read first."""
+"""Files for many epochs of an archive: samples of runs, which questions read first, and runs joined in one file."""

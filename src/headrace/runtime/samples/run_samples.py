@@ -113,13 +113,15 @@ class Sampler:
         entries = [
             ArchiveEntry.from_json(value) for _, value in islice(archive.iterate(store.read, first), GROUP)
         ]
-        prefixes = {name: Prefixes.of(store.map(name)) for entry in entries for name in entry.files}
-        rows = sum(of_run.population for of_run in prefixes.values())
+        pieces = [piece for entry in entries for piece in entry.pieces]
+        prefixes = [Prefixes.of(store.map(piece.file), piece.groups) for piece in pieces]
+        rows = sum(of_run.population for of_run in prefixes)
         parts = blocks.parts(rows)
         last = last_part(parts, rows)
         if last is None:
             return None
-        tables = [self._rows(stream, name, of_run, parts, last) for name, of_run in prefixes.items()]
+        files = [piece.file for piece in pieces]
+        tables = [self._rows(stream, *run, parts, last) for run in zip(files, prefixes, strict=True)]
         table = pa.concat_tables(tables).combine_chunks()
         time = _time_of(stream)
         at, position = as_int64(flat(table.column(time))), ints(table, runs.POSITION)
@@ -127,7 +129,7 @@ class Sampler:
         buffer, _ = runs.randomised(table, by, blocks, of=rows, keep=float(parts.share(last)))
         name = file_names.sample(stream.name, first)
         store.write_once(name, [buffer])
-        ranges = [of_run.range_of(time) for of_run in prefixes.values()]
+        ranges = [of_run.range_of(time) for of_run in prefixes]
         return RunSample(name, rows, min(low for low, _ in ranges), max(high for _, high in ranges))
 
     def _rows(
@@ -136,7 +138,7 @@ class Sampler:
         """The rows of a run that are in the first parts: of its own parts, which are larger, some of the last one."""
         share = float(parts.share(last))
         file = RunFile.of(self.home.store.map(name), prefixes.footer)
-        table = file.read(groups=range(prefixes.groups[prefixes.holding(share)]))
+        table = file.read(groups=prefixes.groups_up_to(prefixes.holding(share)))
         draw = draws_of(stream, table.column, ints(table, runs.POSITION))
         return table.filter(pa.array(parts.number(draw) <= last))
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +17,8 @@ from headrace.archive import runs
 from headrace.archive.prefixes import Prefixes
 from headrace.archive.run_file import RunFile
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.group_codes import as_int64, flat, ints
-from headrace.runtime.backfill.archive_entries import ArchiveEntry
+from headrace.operators.base.group_codes import Ints, as_int64, flat, ints
+from headrace.runtime.backfill.archive_entries import ArchiveEntry, spanning
 from headrace.runtime.backfill.vacuum import segments_of
 from headrace.runtime.home.block_draws import blocks_of_runs
 from headrace.runtime.home.home import Home
@@ -29,9 +30,23 @@ from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
 
 _TIME: Final = "__time"
-_AT_ONCE: Final = 1 << 22
-"""Rows that are in memory at a time, about."""
-_prefixes: Final[Recent[tuple[str, str], Prefixes]] = Recent(4096)
+_AT_ONCE: Final = 1 << 19
+"""Rows that are read together, at least: more do not fit in the caches of a processor."""
+_prefixes: Final[Recent[tuple[str, str, int], Prefixes]] = Recent(4096)
+"""By home, file and first row group."""
+_footers: Final[Recent[tuple[str, str], Any]] = Recent(64)
+"""Of files in which runs are joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Row groups of a file, of the run with a number, and how many rows they have."""
+
+    name: str
+    prefixes: Prefixes
+    groups: range
+    number: int
+    rows: int
 
 
 @dataclass(slots=True)
@@ -51,6 +66,11 @@ class ArchivedRun:
     done: int = -1
     is_cached: bool = False
     """Whether its sums were known without reading it."""
+
+    @property
+    def identity(self) -> str:
+        """What no other run has: its file and first row group."""
+        return f"{self.name} {self.prefixes.first}"
 
     @property
     def sampled(self) -> int:
@@ -74,6 +94,12 @@ class ArchivedRun:
     def is_short_of(self, share: float) -> bool:
         """Whether more is to be read for a share."""
         return self.is_exceeded(share) or self.prefixes.holding(share) > self.done
+
+    def read_on(self, reach: int) -> Extent:
+        """The row groups after those that were read, up to the end of a prefix, which counts as read."""
+        before, groups = self.sampled, self.prefixes.groups_up_to(reach, self.done)
+        self.done = reach
+        return Extent(self.name, self.prefixes, groups, self.number, self.sampled - before)
 
     def rows_at(self, share: float) -> int:
         """Rows that are in the sample when at least a share has been read."""
@@ -112,13 +138,17 @@ class ArchivedRows:
         ]
         self.runs = [run for run in segments if not self._is_bounded or self._may_have(*self._times(run))]
         listed = self.home.list_of(manifest, f"archive:{stream}")
-        position = listed.start
+        every = range(listed.start, listed.length)
+        asked = spanning(listed, self.begin, self.end, read) if self._is_bounded else every
+        position = asked.start
         for first, sample in self._samples():
+            if not asked.start <= first < asked.stop:
+                continue
             self.runs += self._runs_of(islice(listed.iterate(read, position), first - position))
             if self._may_have(sample.low, sample.high):
                 self.runs.append(self._opened(sample.file, between=(sample.low, sample.high), first=first))
             position = first + run_samples.GROUP
-        self.runs += self._runs_of(listed.iterate(read, position))
+        self.runs += self._runs_of(islice(listed.iterate(read, position), max(asked.stop - position, 0)))
         return self
 
     def _samples(self) -> Iterator[tuple[int, RunSample]]:
@@ -134,17 +164,22 @@ class ArchivedRows:
         """The runs of some entries of the archive list that may have rows which are asked for."""
         of_entries = [ArchiveEntry.from_json(value) for _, value in entries]
         runs_of_entries = [
-            self._opened(file)
+            self._opened(piece.file, own=piece.groups)
             for entry in of_entries
             if self._may_have(entry.before, entry.greatest)
-            for file in entry.files
+            for piece in entry.pieces
         ]
         return [run for run in runs_of_entries if not self._is_bounded or self._may_have(*self._times(run))]
 
     def _opened(
-        self, file: str, *, between: tuple[Instant, Instant] | None = None, first: int | None = None
+        self,
+        file: str,
+        *,
+        own: tuple[int, ...] | None = None,
+        between: tuple[Instant, Instant] | None = None,
+        first: int | None = None,
     ) -> ArchivedRun:
-        prefixes, self.opened = _prefixes_of(self.home, file), self.opened + 1
+        prefixes, self.opened = _prefixes_of(self.home, file, own), self.opened + 1
         blocks = blocks_of_runs(self.side.stream)
         shares: tuple[float, ...] = ()
         if first is not None and blocks is not None:
@@ -225,12 +260,15 @@ class ArchivedRows:
         return sum(run.rows_at(share) for run in self.runs)
 
     def further(self, share: float, is_due: Callable[[], bool]) -> Iterator[Batch]:
-        """Read on up to a share of each run: accepted rows between the instants, with columns named as in the question.
+        """Read on up to a share of each run: accepted rows between the instants."""
+        yield from map(self.batch, self.extents(share, is_due))
 
-        A row's `position` is the number of its run; where keys are drawn it is that of the row. Runs that would follow are
-        left when time `is_due`.
+    def extents(self, share: float, is_due: Callable[[], bool]) -> Iterator[list[Extent]]:
+        """What is to be read up to a share of each run, in parts of some size; it counts as read from then on.
+
+        Runs that would follow are left when time `is_due`.
         """
-        waiting: list[tuple[int, pa.Table]] = []
+        waiting: list[Extent] = []
         for run in self.runs:
             if not run.is_short_of(share):
                 continue
@@ -239,23 +277,32 @@ class ArchivedRows:
             for piece in self._in_place_of(run) if run.is_exceeded(share) else (run,):
                 if not piece.is_short_of(share):
                     continue
-                reach = piece.prefixes.holding(share)
-                waiting.append((piece.number, self._read(piece, reach)))
-                piece.done = reach
-                if sum(table.num_rows for _, table in waiting) >= _AT_ONCE:
-                    yield self._batch(waiting)
+                waiting.append(piece.read_on(piece.prefixes.holding(share)))
+                if sum(extent.rows for extent in waiting) >= _AT_ONCE:
+                    yield waiting
                     waiting = []
         if waiting:
-            yield self._batch(waiting)
+            yield waiting
 
-    def _read(self, run: ArchivedRun, reach: int) -> pa.Table:
-        """The row groups after those that were read, up to the end of a prefix; event times as `__at`."""
-        first = run.prefixes.groups[run.done] if run.done >= 0 else 0
-        file = RunFile.of(self.home.store.map(run.name), run.prefixes.footer)
+    def batch(self, extents: Sequence[Extent]) -> Batch:
+        """The accepted rows between the instants of some extents, with columns named as in the question.
+
+        A row's `position` is the number of its run; where keys are drawn it is that of the row.
+        """
+        tables = [self._read(list(of_file)) for _, of_file in groupby(extents, key=attrgetter("name"))]
+        first = extents[0]
+        if len(extents) == 1:
+            return self._batch(tables[0], np.broadcast_to(np.array([first.number]), first.rows))
+        numbers = np.repeat([extent.number for extent in extents], [extent.rows for extent in extents])
+        return self._batch(pa.concat_tables(tables), numbers)
+
+    def _read(self, extents: Sequence[Extent]) -> pa.Table:
+        """The row groups of one file; event times as `__at`."""
+        file = RunFile.of(self.home.store.map(extents[0].name), extents[0].prefixes.footer)
         time = [file.time_column(self.side.stream.time)] if self._needs_time else []
         placed = [runs.POSITION] if self.side.key is not None else []
         names = sorted({*self.columns, runs.FATE, *time, *placed})
-        table = file.read(names, range(first, run.prefixes.groups[reach]))
+        table = file.read(names, [number for extent in extents for number in extent.groups])
         return table.append_column(_TIME, table.column(time[0])) if time else table
 
     @property
@@ -266,16 +313,14 @@ class ArchivedRows:
     def _is_bounded(self) -> bool:
         return (self.begin, self.end) != (BEGINNING, FOREVER) or self.without is not None
 
-    def _batch(self, tables: Sequence[tuple[int, pa.Table]]) -> Batch:
-        table = pa.concat_tables([table for _, table in tables])
+    def _batch(self, table: pa.Table, numbers: Ints) -> Batch:
         columns = {f"{self.side.scan.alias}.{name}": flat(table.column(name)) for name in self.columns}
         accepted = ints(table, runs.FATE) == runs.ACCEPTED
-        if self.side.key is not None:
-            position = ints(table, runs.POSITION)
-        else:
-            position = np.repeat([number for number, _ in tables], [table.num_rows for _, table in tables])
+        position = ints(table, runs.POSITION) if self.side.key is not None else numbers
         if not self._needs_time:
-            return Batch(columns, np.zeros(table.num_rows, np.int64), position).where(accepted)
+            return Batch(columns, np.broadcast_to(np.zeros(1, np.int64), table.num_rows), position).where(
+                accepted
+            )
         at = as_int64(flat(table.column(_TIME)))
         asked = accepted & (at >= self.begin) & (at <= self.end)
         if self.without is not None:
@@ -283,11 +328,14 @@ class ArchivedRows:
         return Batch(columns, at, position).where(asked)
 
 
-def _prefixes_of(home: Home, name: str) -> Prefixes:
-    """The prefixes of a run, from its footer or the cache."""
-    key = str(home.store.root), name
+def _prefixes_of(home: Home, name: str, own: tuple[int, ...] | None) -> Prefixes:
+    """The prefixes of a run, from its footer or the cache; runs that are joined in a file have one footer."""
+    key = str(home.store.root), name, -1 if own is None else own[0]
     prefixes = _prefixes.get(key)
     if prefixes is None:
-        prefixes = Prefixes.of(home.store.map(name))
+        footer = _footers.get(key[:2]) if own is not None else None
+        prefixes = Prefixes.of(home.store.map(name), own, footer)
         _prefixes.put(key, prefixes)
+        if own is not None and footer is None:
+            _footers.put(key[:2], prefixes.footer)
     return prefixes

@@ -80,7 +80,7 @@ def known_parts(source: ArchivedRows, opened: Sequence[ArchivedRun], signature: 
     """The cached sums of those runs that the question has all rows of; these runs count as read."""
     parts = []
     for run in opened:
-        part = cached.get((str(source.home.store.root), run.name, signature))
+        part = cached.get((str(source.home.store.root), run.identity, signature))
         if part is not None and source.has_all_of(run):
             run.done, run.is_cached = len(run.prefixes.shares) - 1, True
             parts.append(replace(part, run=np.full(len(part.run), run.number, np.int64)))
@@ -93,7 +93,7 @@ def remember(source: ArchivedRows, signature: Signature, parts: Sequence[Part]) 
     for run in source.runs:
         is_new = run.is_whole and not run.is_cached
         if is_new and (pairs == run.number).sum() <= _MOST_GROUPS and source.has_all_of(run):
-            cached.put((str(source.home.store.root), run.name, signature), _of_run(parts, run.number))
+            cached.put((str(source.home.store.root), run.identity, signature), _of_run(parts, run.number))
 
 
 def _of_run(parts: Sequence[Part], number: int) -> Part:

@@ -15,16 +15,19 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Named, conjunction
 from headrace.archive.estimates import Doubles, Estimates, Sums, Weighted, of_rows, quantile
 from headrace.errors import UserError
-from headrace.operators.base.batch import Batch
+from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, compact, flat, group, picked
 from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline
-from headrace.runtime.invoke.questions.archived_rows import ArchivedRows, ArchivedRun
+from headrace.runtime.invoke.questions.archived_rows import ArchivedRows, ArchivedRun, Extent
 from headrace.runtime.invoke.questions.clauses import Question
+from headrace.runtime.invoke.questions.in_threads import ordered, processors
 from headrace.runtime.invoke.questions.run_sums import Part, known_parts, remember, signature_of
 from headrace.runtime.invoke.questions.summaries import Summary
 from headrace.runtime.invoke.questions.terms import Contributed, Terms, doubles, percentiles_of
 from headrace.schema import to_arrow
 
+_ALONE: Final = 1 << 20
+"""Rows up to which one thread reads them."""
 _MOST_VALUES: Final = 1 << 26
 """Values of percentiles that are held in memory."""
 
@@ -44,10 +47,11 @@ class SampledRows:
     question: Question
     source: ArchivedRows
     terms: Terms
-    pipeline: RowPipeline
+    steps: tuple[RowFilter, ...]
     summary: Summary | None = None
     """What is known without reading rows."""
     parts: list[Part] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
 
     @staticmethod
     def of(question: Question, source: ArchivedRows, summary: Summary | None) -> SampledRows:
@@ -55,7 +59,7 @@ class SampledRows:
         factors = [*question.sides[0].where, *question.where]
         steps = (RowFilter(conjunction(factors)),) if factors else ()
         terms = Terms.of(question.aggregates)
-        sample = SampledRows(question, source, terms, RowPipeline.of(steps, {}), summary)
+        sample = SampledRows(question, source, terms, steps, summary)
         source.recall = sample._recall
         sample._recall(source.runs)
         return sample
@@ -85,40 +89,53 @@ class SampledRows:
     def failed(self) -> int:
         """Rows left out, since an expression failed on them."""
         replaced = np.array(sorted(self.source.replaced), np.int64)
-        return sum(rejected.without(replaced).rows for rejected in self.pipeline.rejected)
+        return sum(rejected.without(replaced).rows for rejected in self.rejected)
 
     def extend(self, share: float, is_due: Callable[[], bool]) -> None:
         """Read on up to a share of each run, or until time is due."""
-        for batch in self.source.further(share, is_due):
-            self._add(self.pipeline.apply(batch))
+        is_much = (
+            self.source.rows_at(share) - self.source.sampled > _ALONE
+            and not self.source.home.catalog.functions
+        )
+        for part, rejected in ordered(
+            self._part, self.source.extents(share, is_due), processors() if is_much else 1
+        ):
+            self.parts.append(part)
+            self.rejected += rejected
+            if sum(len(value) for held in self.parts for _, value in held.values) > _MOST_VALUES:
+                raise UserError(
+                    f"a percentile of more than {_MOST_VALUES:,} values does not fit in memory",
+                    remedy="Accept a larger error, or choose fewer rows with WHERE or BEGIN … END.",
+                )
         self.parts = [part.without(self.source.replaced) for part in self.parts]
 
-    def _add(self, batch: Batch) -> None:
+    def _part(self, extents: Sequence[Extent]) -> tuple[Part, list[Rejected]]:
+        """The sums of some rows, and those of them on which an expression failed."""
+        pipeline = RowPipeline.of(self.steps, {})
+        batch = pipeline.apply(self.source.batch(extents))
         keys = [key.expression for key in self.question.keys]
         calls = [call for _, call in percentiles_of(self.question)]
         also = [part for call in calls for part in (call.argument, call.condition) if part is not None]
-        contributed = self.terms.contributions(self.pipeline, batch, [*keys, *also])
-        run = contributed.batch.position
+        contributed = self.terms.contributions(pipeline, batch, [*keys, *also])
+        run, first = contributed.batch.position, min(extent.number for extent in extents)
         grouped = group(contributed.values[: len(keys)], contributed.batch.rows)
-        count = max(1, grouped.count)
-        codes, pairs = compact(run * count + grouped.codes, (int(run.max()) + 1) * count if len(run) else 1)
+        count, codes = max(1, grouped.count), grouped.codes
+        pairs = np.arange(grouped.count)
+        if len(extents) > 1:
+            most = max(extent.number for extent in extents) + 1 - first
+            codes, pairs = compact((run - first) * count + codes, most * count)
         of_group = pairs % count
         part_keys = tuple(picked(flat(key), of_group) for key in grouped.keys)
         total, products = self._sums(contributed, codes, len(pairs))
         values = self._values(contributed.values[len(keys) :], codes)
-        self.parts.append(Part(part_keys, pairs // count, total, products, values))
-        if sum(len(held) for part in self.parts for _, held in part.values) > _MOST_VALUES:
-            raise UserError(
-                f"a percentile of more than {_MOST_VALUES:,} values does not fit in memory",
-                remedy="Accept a larger error, or choose fewer rows with WHERE or BEGIN … END.",
-            )
+        return Part(part_keys, pairs // count + first, total, products, values), pipeline.rejected
 
     def _sums(self, contributed: Contributed, codes: Ints, count: int) -> tuple[Doubles, Doubles]:
         """Sums of the terms and of their products, by pair. Most products are sums that are known: 1 times a value is the value."""
         terms, size = self.terms.items, len(self.terms.items)
         total, products = np.zeros((count, size)), np.zeros((count, size, size))
         for number, column in enumerate(contributed.terms):
-            total[:, number] = np.bincount(codes, column, count)
+            total[:, number] = _sum(column, codes, count)
         for one, term in enumerate(terms):
             for other in range(one, size):
                 by = terms[other]
@@ -128,8 +145,7 @@ class SampledRows:
                 elif (same and not by.valued) or _is_every_row(by.argument, by.condition):
                     product = total[:, one]
                 else:
-                    by_row = contributed.terms[one] * contributed.terms[other]
-                    product = np.bincount(codes, by_row, count).astype(np.float64, copy=False)
+                    product = _sum(contributed.terms[one] * contributed.terms[other], codes, count)
                 products[:, one, other] = products[:, other, one] = product
         return total, products
 
@@ -234,6 +250,13 @@ def concatenated(keys: Sequence[Named], parts: Sequence[Sequence[pa.Array]]) -> 
         pa.concat_arrays([pa.nulls(0, to_arrow(key.expression.type)), *(part[number] for part in parts)])
         for number, key in enumerate(keys)
     )
+
+
+def _sum(column: Doubles, codes: Ints, count: int) -> Doubles:
+    """The sum of each of `count` groups."""
+    if count == 1:
+        return np.array([column.sum()])
+    return np.bincount(codes, column, count).astype(np.float64, copy=False)
 
 
 def _is_every_row(argument: object, condition: object) -> bool:

@@ -4,23 +4,26 @@ with the facts of its queries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT
 from headrace.runtime.home import file_names
-from headrace.runtime.home.run_cache import remember
+from headrace.runtime.home.run_cache import keep_results
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.result_entry import Facts
 from headrace.runtime.messages.task_messages import ResultsFile, StateMessage
 from headrace.runtime.results.time_merge import PIECE
-from headrace.store.files.container import parts
+from headrace.store.files.container import parts, streamed
 from headrace.store.files.filesystem import Store
 from headrace.store.maintenance.retention_classes import RETAIN_ALL
+
+_ROWS_AT_ONCE: Final = 1 << 16
+"""Rows of several queries that are encoded together."""
 
 
 class ResultRun(NamedTuple):
@@ -47,26 +50,40 @@ class ResultRuns:
             self.runs[retention] = ResultRun(name, next(self.numbers))
         return self.runs[retention]
 
-    def write(
-        self, store: Store, results: Mapping[str, pa.Table], read: Collection[str]
-    ) -> tuple[ResultsFile, ...]:
-        """Write the results by query; a small run with some that later rounds have `read` stays in memory."""
+    def write(self, store: Store, results: Mapping[str, pa.Table]) -> tuple[ResultsFile, ...]:
+        """Write the results by query; a small run stays in memory, and goes to the driver with its receipt: it is read at once."""
         by_retention: dict[str, dict[str, pa.Table]] = {}
         for query, table in results.items():
             by_retention.setdefault(self._retention(query), {})[query] = table
         files = []
         for retention, tables in by_retention.items():
             name, number = self.run_of(next(iter(tables)))
-            store.write_once(name, parts(tables, compressed=True, piece=PIECE), durable=False)
-            if any(query in read for query in tables):
-                remember(store, name, tables)
+            content = b""
+            if keep_results(store, name, tables):
+                content = b"".join(parts(tables, compressed=True, piece=PIECE))
+                store.write_once(name, [content], durable=False)
+            else:
+                store.write_once(name, streamed(_portions(tables), piece=PIECE), durable=False)
             facts = {query: _facts(table) for query, table in tables.items()}
-            files.append(ResultsFile(name, retention, facts, number))
+            files.append(ResultsFile(name, retention, facts, number, content))
         return tuple(files)
 
     def _retention(self, query: str) -> str:
         retention = self.plan.retention_of(query)
         return RETAIN_ALL if retention is None else str(retention)
+
+
+def _portions(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
+    """The results of some queries at a time, which are encoded and written in memory that the next ones use again."""
+    portion, rows = dict[str, pa.Table](), 0
+    for query, table in tables.items():
+        portion[query] = table
+        rows += table.num_rows
+        if rows >= _ROWS_AT_ONCE:
+            yield portion
+            portion, rows = {}, 0
+    if portion:
+        yield portion
 
 
 def _facts(table: pa.Table) -> Facts:

@@ -1,7 +1,8 @@
 """Reviews of state runs: whether a merge of one or two runs would keep little of them, estimated from a sample of their states
 and of the rows of large states.
 
-A merge of all their rows, to find out, would cost as much as the merge: every other epoch has a run that is due for review.
+A merge of all their rows, to find out, would cost as much as the merge: every other epoch has a run that is due for review. Spilled rows do not count:
+they are on disk, and what is merged moves there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 from headrace.operators.base.group_codes import SLOTS, ints
 from headrace.operators.base.operator import SLOT, Operator
 from headrace.operators.base.query_failures import of_query
+from headrace.operators.joins.probing.spilled_rows import are_spilled
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.runtime.tasks.state.agenda import Agenda
 from headrace.runtime.tasks.state.compaction import due_for_review, reviewed_at
@@ -74,16 +76,16 @@ class RunReviews:
             for name in run.states - self.index.by_state.keys()
             for table in run.of(name).values()
         ]
-        stored = sum(run.bytes for run in runs)
+        stored = sum(run.bytes_but_spilled for run in runs)
         needed = stored - obsolete - sum(table.nbytes for table in dropped)
         return needed < _LIVE_SHARE * stored
 
     def _obsolete_bytes(self, state: str, runs: Sequence[TaskRun]) -> float:
         sections = sections_of(runs, state)
         sample = sample_of(sections, self.epoch)
-        read = _bytes_of(sample)
+        read = bytes_but_spilled(sample.items())
         share = self.needed(self.index.by_state[state], sample) / read if read else 1.0
-        return _bytes_of(sections) * (1 - share)
+        return bytes_but_spilled(sections.items()) * (1 - share)
 
     def _are_as_reviewed(self, runs: Sequence[TaskRun]) -> bool:
         """Whether a former review has read these runs, and nothing of theirs may have expired since."""
@@ -110,8 +112,9 @@ def sample_of(sections: Mapping[str, Sequence[pa.Table]], turn: int) -> Mapping[
     }
 
 
-def _bytes_of(sections: Mapping[str, Sequence[pa.Table]]) -> int:
-    return sum(table.nbytes for tables in sections.values() for table in tables)
+def bytes_but_spilled(sections: Iterable[tuple[str, Sequence[pa.Table]]]) -> int:
+    """Bytes of the tables of sections whose rows are searched."""
+    return sum(table.nbytes for name, tables in sections if not are_spilled(name) for table in tables)
 
 
 def _stores_any(runs: Sequence[TaskRun], states: Iterable[str]) -> bool:
