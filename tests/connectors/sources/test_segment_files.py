@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.connectors.records.ingest_record import SourceChanged
-from headrace.connectors.sources.segment_files import write_push_segment
+from headrace.connectors.records.ingest_record import IngestRecord, SourceChanged
+from headrace.connectors.sources.segment_files import as_rows, record_with_rows, write_push_segment
 from headrace.connectors.sources.source_reader import read
 from headrace.errors import AlreadyPublished, UserError
 from headrace.schema import DATE, INT, TIMESTAMP, Field, Schema
@@ -37,8 +37,11 @@ ROWS = [{"k": 1, "v": 1.5, "s": "x", "at": AT}, {"k": None, "v": None, "s": None
 )
 def test_rows_come_back_as_they_were_handed_in(tmp_path: Path, rows: object) -> None:
     record = write_push_segment(PUSH, rows, tmp_path / "segments", "a", ARRIVAL)
-    assert record.rows_hint == 2
-    assert everything(PUSH, [record]) == (ROWS, [])
+    without_file = record_with_rows(PUSH, as_rows(PUSH, rows), "b", ARRIVAL)
+    assert without_file is not None
+    for one in (record, without_file, IngestRecord.from_json(without_file.to_json())):
+        assert one.rows_hint == 2
+        assert everything(PUSH, [one]) == (ROWS, [])
 
 
 def test_many_rows_in_many_batches_come_back_in_order(tmp_path: Path) -> None:

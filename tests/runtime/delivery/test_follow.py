@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.errors import HeadraceError
 from headrace.runtime.epoch.supervisor import Retries
+from headrace.runtime.home import run_cache
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
+from headrace.store.files.filesystem import LocalStore
 from tests.runtime.rig import QUERIES, Rig, made_rows
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
@@ -74,6 +78,40 @@ def test_what_followers_saw_is_the_history(hub: Hub) -> None:
             push(hub, minute)
     follower.join(timeout=30)
     assert seen == hub.query("q").history()["n"].to_pylist()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_followers_read_no_file_of_small_results(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    """Also not where tasks ran in another process: the driver has the rows with their receipts."""
+    opened: list[str] = []
+    for name in ("map", "read"):
+        original = getattr(LocalStore, name)
+
+        def asked(store: LocalStore, file: str, original: Any = original) -> Any:
+            opened.append(file)
+            return original(store, file)
+
+        monkeypatch.setattr(LocalStore, name, asked)
+    if elsewhere:
+        run = hub.loop.engine.executor.run
+
+        def run_elsewhere(*messages: Any) -> Any:
+            receipts = pickle.dumps(run(*messages))
+            run_cache._newest.clear()
+            return pickle.loads(receipts)
+
+        monkeypatch.setattr(hub.loop.engine.executor, "run", run_elsewhere)
+    with hub.running():
+        sums = hub.query("q").follow(0)
+        for minute in range(4):
+            push(hub, minute)
+            if minute:
+                assert next(sums)["n"].to_pylist() == [2 * (minute - 1)]
+    assert not [name for name in opened if name.startswith("results/")]
+    run_cache._newest.clear()
+    assert hub.query("q").history()["n"].to_pylist() == [0, 2, 4]
 
 
 def test_a_failure_of_the_loop_reaches_followers_and_whoever_stops_it(

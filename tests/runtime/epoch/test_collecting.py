@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from headrace.connectors.sources import segment_files
 from headrace.errors import StoreError
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
@@ -103,7 +104,10 @@ def test_epochs_and_their_collection_ask_as_much_of_the_disk_at_epoch_1000_as_at
         assert faults_once_tidy(hub) == []
 
 
-def test_readers_have_time_to_open_what_their_manifest_names(tmp_path: Path) -> None:
+def test_readers_have_time_to_open_what_their_manifest_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_files, "IN_RECORD", 0)
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(SCRIPT)
         push(hub, 0, 70)
@@ -130,6 +134,7 @@ def test_readers_have_time_to_open_what_their_manifest_names(tmp_path: Path) -> 
 def test_an_error_of_the_thread_is_raised_by_the_next_collection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(segment_files, "IN_RECORD", 0)  # the segments of pushes are collected
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(SCRIPT)
         housekeeping = hub.loop.engine.housekeeping

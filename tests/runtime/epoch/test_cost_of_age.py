@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from headrace.connectors.sources.segment_files import IN_RECORD
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.store.files import filesystem
@@ -90,17 +91,21 @@ def test_a_push_and_an_epoch_wait_for_the_disk_twice_each_and_list_nothing(
     syncs: Counter[str] = Counter()
     waits: list[int] = []
     together = filesystem._all_at_once
+    waiting = threading.local()
 
     def counted_wait(calls: Any) -> None:
         waits.append(len(calls))
+        waiting.here = True
         together(calls)
+        waiting.here = False
 
     def counting(name: str) -> Any:
         original = getattr(Disk, name)
 
         def called(self: Disk, *args: Any) -> Any:
             syncs[name] += 1
-            if "sync" in name and not threading.current_thread().name.startswith("headrace-sync"):
+            of_others = threading.current_thread().name.startswith("headrace-sync")
+            if "sync" in name and not (of_others or getattr(waiting, "here", False)):
                 waits.append(1)
             return original(self, *args)
 
@@ -109,12 +114,20 @@ def test_a_push_and_an_epoch_wait_for_the_disk_twice_each_and_list_nothing(
     with open_hub(tmp_path / "home", local=True, tasks=1) as hub:
         hub.execute("CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push TIMESTAMP BY at")
         hub.execute("CREATE QUERY sums AS SELECT SUM(v) AS n FROM s [RANGE TUMBLING 1 MINUTE]")
+        minutes = [{"at": START + dt.timedelta(minutes=minute), "v": 3} for minute in range(5)]
         push(hub, 0, 3)
+        hub.push("s", minutes[3:4] * IN_RECORD)  # makes the folder of segments
+        hub.loop.drain()
         monkeypatch.setattr(filesystem, "_all_at_once", counted_wait)
         for name in ("create", "fsync", "fsync_file", "fsync_folder"):
             monkeypatch.setattr(Disk, name, counting(name))
         with counted(monkeypatch) as made_calls:
-            hub.push("s", [{"at": START + dt.timedelta(minutes=3), "v": 3}])
+            hub.push("s", minutes[4:])
+            assert waits == [1, 1]  # the log's chunk, which has the row; then its folder
+            assert dict(syncs) == {"create": 1, "fsync": 1, "fsync_folder": 1}
+            waits.clear()
+            syncs.clear()
+            hub.push("s", minutes[4:] * IN_RECORD)
             assert waits == [3, 1]  # segment, its folder and the log's chunk; then the chunk's folder
             assert dict(syncs) == {"create": 2, "fsync": 1, "fsync_file": 1, "fsync_folder": 2}
             waits.clear()

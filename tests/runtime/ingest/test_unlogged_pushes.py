@@ -180,6 +180,26 @@ def test_after_a_power_cut_at_any_call_the_last_ones_are_missing_at_most_and_tha
     assert lost > 0
 
 
+def test_a_loss_is_reported_until_it_is_acknowledged_and_then_never_again(tmp_path: Path) -> None:
+    hub = made(tmp_path / "home")
+    hub.execute(LATE.format("1 HOUR").replace("STREAM s", "STREAM t"))
+    for stream in ("s", "t"):
+        hub.push(stream, rows(0))
+    abandon(hub)
+    with Hub(tmp_path / "home", LocalExecutor()) as hub:
+        assert sorted(report["stream"] for report in hub.status()["amnesia"]) == ["s", "t"]
+    with Hub(tmp_path / "home", LocalExecutor()) as hub:
+        assert hub.acknowledge_amnesia("s") == 1
+        assert [report["stream"] for report in hub.status()["amnesia"]] == ["t"]
+    with Hub(tmp_path / "home", LocalExecutor()) as hub:
+        assert [report["stream"] for report in hub.status()["amnesia"]] == ["t"]
+        assert hub.acknowledge_amnesia() == 1
+        assert hub.acknowledge_amnesia() == 0
+    with Hub(tmp_path / "home", LocalExecutor()) as hub:
+        assert hub.status()["amnesia"] == []
+        assert hub.home.store.list("unlogged/") == []
+
+
 def lived(folder: Path, name: str, disk: FaultyDisk, patch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Batches pushed on a disk that may fail, with an epoch after every fourth; the last that returned, and the last durable one."""
     shutil.copytree(folder / "made", folder / name)

@@ -136,8 +136,8 @@ def test_a_chunk_of_a_newer_format_is_not_called_damaged(tmp_path: Path) -> None
     log = RecordLog(LocalStore(tmp_path), "querylog")
     log.append(["a"])
     path = tmp_path / "querylog" / "000000000000.json"
-    path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
-    with pytest.raises(StoreError, match="format version 2, this program reads 1"):
+    path.write_bytes(path.read_bytes().replace(b'"version":2', b'"version":3'))
+    with pytest.raises(StoreError, match="format version 3, this program reads 1 to 2"):
         RecordLog(LocalStore(tmp_path), "querylog")
 
 

@@ -16,6 +16,9 @@ from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
 from headrace.schema import Schema
 
 MAGIC: Final = b"ARROW1"
+_SMALL: Final = 1 << 18
+"""Bytes of a file that is read as a whole, and decompressed by this thread: others, and many short reads, cost more than the rows."""
+_ALONE: Final = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, columns: Sequence[str]) -> Iterator[Chunk]:
@@ -37,12 +40,18 @@ def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, columns: Sequen
 
 
 def _open(file: BinaryIO, record: IngestRecord) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    magic = file.read(len(MAGIC))
-    file.seek(0)
+    source: BinaryIO | pa.Buffer = file
+    options = None
+    if record.size <= _SMALL:
+        data = file.read()
+        magic, source, options = data[: len(MAGIC)], pa.py_buffer(data), _ALONE
+    else:
+        magic = file.read(len(MAGIC))
+        file.seek(0)
     if magic != MAGIC:
-        stream = pa.ipc.open_stream(file)
+        stream = pa.ipc.open_stream(source, options=options)
         return stream.schema, iter(stream)
-    reader = pa.ipc.open_file(file)
+    reader = pa.ipc.open_file(source, options=options)
     last = reader.num_record_batches if record.end == WHOLE else record.end
     return reader.schema, (reader.get_batch(index) for index in range(record.start, last))
 

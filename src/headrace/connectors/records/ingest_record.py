@@ -6,7 +6,7 @@ An `IngestRecord` is one line of the ingest log: a piece of a source that is rea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -42,7 +42,8 @@ class IngestRecord:
     rows (rate). `arrival` is the instant of listing; `rows_hint` and `batch` are -1 when unknown. `batch` is the
     micro-batch of a Spark streaming DataFrame: a record whose batch was recorded before is a repetition. `promise` is the
     pattern of a punctuation (`headrace.algebra.expressions.punctuation_patterns`), by default that of all rows. `producer`, `sequence` and `digest` name
-    a pushed batch and its content (`headrace.connectors.records.producers`).
+    a pushed batch and its content (`headrace.connectors.records.producers`). `rows` are those of a small push, an Arrow stream in
+    base64: it has no file, and `uri` only names it.
     """
 
     stream: str
@@ -59,15 +60,18 @@ class IngestRecord:
     producer: str = ""
     sequence: int = -1
     digest: str = ""
+    rows: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for the ingest log; a pattern or a producer only where there is one."""
-        values = asdict(self)
+        """Plain values, for the ingest log; a pattern, a producer or rows only where there are any."""
+        values = {name: getattr(self, name) for name in IngestRecord.__slots__}
         if self.promise == ALL:
             del values["promise"]
         if not self.producer:
             for name in ("producer", "sequence", "digest"):
                 del values[name]
+        if not self.rows:
+            del values["rows"]
         return values
 
     @staticmethod

@@ -58,7 +58,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "parquet": (*_COMMON, "mergeSchema"),
     "arrow": _COMMON,
     "rate": ("rowsPerSecond", "order", "archive", "maxAhead"),
-    "push": ("archive", "durability", "maxAhead", "rememberProducers"),
+    "push": ("archive", "durability", "maxAhead", "mostWaiting", "rememberProducers"),
 }
 _PATTERN: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _CELLS: Final = (
@@ -162,6 +162,11 @@ def durable_within(options: Mapping[str, str]) -> Duration:
     return _length(options, "durability", 0, "1 SECOND")
 
 
+def most_waiting(options: Mapping[str, str]) -> int | None:
+    """The rows of a stream from which on pushes to it wait for an epoch; None for any number."""
+    return number(options, "mostWaiting")
+
+
 def _length(options: Mapping[str, str], name: str, otherwise: Duration, example: str) -> Duration:
     text = option(options, name, "")
     if not text:
@@ -259,6 +264,7 @@ def _check_values(using: str, options: Mapping[str, str]) -> None:
     if using == "push":
         producers_remembered(options)
         durable_within(options)
+        most_waiting(options)
 
 
 def _check_cells(definition: StreamDefinition | RelationDefinition, using: str) -> None:

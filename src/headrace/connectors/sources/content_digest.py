@@ -34,7 +34,8 @@ def content_digest(table: pa.Table) -> str:
 
 def _parts(array: pa.Array) -> Iterator[bytes | memoryview]:
     """The mask of nulls, then the bytes of the other values."""
-    yield np.packbits(np.asarray(pc.is_valid(array))).tobytes()
+    valid = np.asarray(pc.is_valid(array)) if array.null_count else np.ones(len(array), bool)
+    yield np.packbits(valid).tobytes()
     values = array.drop_null() if array.null_count else array
     kind = values.type
     if pa.types.is_struct(kind):

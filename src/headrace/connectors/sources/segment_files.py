@@ -1,11 +1,12 @@
 """Writer of ingest segments: pushed rows (Arrow, pandas or dicts, checked against the stream's columns) and
-micro-batches of Spark's streaming DataFrames, as Arrow files with their ingest records.
+micro-batches of Spark's streaming DataFrames, as Arrow files with their ingest records; few rows are in the record itself.
 
 A segment is an Arrow stream, whole or absent, never rewritten. It is read like any other Arrow file.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,9 @@ from headrace.time import Instant
 _END: Final = b"\xff\xff\xff\xff\0\0\0\0"
 """The end mark of an Arrow stream."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_PLAIN: Final = pa.ipc.IpcWriteOptions()
+IN_RECORD: Final = 1 << 15
+"""Bytes of pushed rows up to which they are in their record: a file of its own takes longer to be made, synced and opened."""
 _BATCH_NAME: Final = re.compile(r"batch-(\d{12})\.arrow")
 
 
@@ -63,6 +67,24 @@ def write_table_segment(
     batches = table.to_batches(max_chunksize=1 << 18)
     write_segment(folder, f"{name}.arrow", table.schema, batches, durable=durable)
     return segment_record(definition, folder / f"{name}.arrow", table.num_rows, now, root=root)
+
+
+def record_with_rows(
+    definition: StreamDefinition, table: pa.Table, name: str, now: Instant
+) -> IngestRecord | None:
+    """The record of a table that has the stream's schema, with its rows, which have no file; None where they are too large."""
+    if table.nbytes > IN_RECORD:
+        return None
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=_PLAIN) as stream:
+        stream.write_table(table)
+    whole = sink.getvalue()
+    if whole.size > IN_RECORD:  # slices of nested columns, and schemas of thousands of columns
+        return None
+    rows = base64.b64encode(whole).decode("ascii")
+    return IngestRecord(
+        definition.name, name, "arrow", 0, WHOLE, whole.size, 0, now, table.num_rows, rows=rows
+    )
 
 
 def write_segment(

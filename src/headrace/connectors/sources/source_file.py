@@ -1,8 +1,10 @@
-"""Opening of a listed file, and the check that it has not changed since."""
+"""Opening of a listed file, and the check that it has not changed since; and of the rows that a record has itself."""
 
 from __future__ import annotations
 
+import base64
 import errno
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,9 @@ def opened(record: IngestRecord, root: str | None = None) -> Iterator[BinaryIO]:
 
     Raises `SourceChanged` when it was rewritten, grew, shrank or was removed, `UserError` when it cannot be read.
     """
+    if record.rows:
+        yield io.BytesIO(base64.b64decode(record.rows))
+        return
     path = Path(root, record.uri) if root is not None else Path(record.uri)
     try:
         file = path.open("rb")

@@ -90,8 +90,8 @@ class OnDemandChangelog:
             POSITION,
         }  # every row has these two besides its columns
         for entry in archive.entries[start - archive.first : progress.replayed - archive.first]:
-            for name in entry.files:
-                run = ArchivedRun(self.home.store, name, stream)
+            for piece in entry.pieces:
+                run = ArchivedRun(self.home.store, piece, stream)
                 keys = run.keys
                 batch = Batch({column: run.column(column) for column in stored}, keys.at, keys.position)
                 scanner.add(batch if keys.accepted is None else batch.where(keys.accepted))

@@ -19,6 +19,7 @@ from headrace.errors import UnknownName, UserError, did_you_mean
 from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.home.deadline import change
 from headrace.runtime.home.home import Home
+from headrace.runtime.ingest.backpressure import Backpressure
 from headrace.runtime.ingest.pushed_rows import ingest, ingest_once
 from headrace.runtime.ingest.unlogged_pushes import UnloggedPushes
 from headrace.runtime.progress.punctuators import promise_of
@@ -90,8 +91,8 @@ def instant(at: Instant | datetime) -> Instant:
 class Pushing:
     """Pushes of one hub, from any thread. For calls without a producer the hub has its own, one for each call under way."""
 
-    def __init__(self, home: Home, engine: Engine) -> None:
-        self._home, self._engine = home, engine
+    def __init__(self, home: Home, engine: Engine, backpressure: Backpressure) -> None:
+        self._home, self._engine, self.backpressure = home, engine, backpressure
         self.unlogged = UnloggedPushes(engine.intake)
         self._resting: list[tuple[str, int]] = []
         """Producers of the hub that no call uses, each with its next number."""
@@ -100,7 +101,7 @@ class Pushing:
         """Write rows as a segment and log it, unless the producer's batch of that number is in the log.
 
         Returns the number of rows. Raises `UserError` when the stream takes no pushes, the rows do not fit its columns, or the
-        number is not valid; `PushFailed` when the rows were not written, or that is in doubt. Rows are durable when it returns, but for
+        number is not valid; `PushFailed` when the rows were not written, since there was no room for them too, or that is in doubt. Rows are durable when it returns, but for
         streams that are created with the option durability.
         """
         definition, intake = self._stream(name), self._engine.intake
@@ -111,11 +112,12 @@ class Pushing:
         if producer is None and sequence is None:
             # A call that fails retains its producer: the number is free for its repetition.
             producer, sequence = self._resting.pop() if self._resting else (f"hub-{uuid.uuid4().hex}", 0)
-            ingest(intake, definition, table, content_digest(table), producer, sequence, hand_in)
+            digest, admit = content_digest(table), self.backpressure.admit
+            ingest(intake, definition, table, digest, producer, sequence, hand_in, admit)
             self._resting.append((producer, sequence + 1))
             return int(table.num_rows)
         producer, sequence = _checked(producer, sequence)
-        ingest_once(intake, definition, table, producer, sequence, hand_in)
+        ingest_once(intake, definition, table, producer, sequence, hand_in, self.backpressure.admit)
         return int(table.num_rows)
 
     def pushed(self, name: str, producer: str) -> int | None:

@@ -67,6 +67,15 @@ class UnloggedPushes:
         store = self.intake.home.store
         return [Amnesia(**json.loads(store.read(file.name))) for file in store.list(_LOST)]
 
+    def acknowledge(self, stream: str | None = None) -> int:
+        """Delete the reports of losses of a stream, or of all; how many there were."""
+        store, deleted = self.intake.home.store, 0
+        for file in store.list(_LOST):
+            lost = Amnesia(**json.loads(store.read(file.name)))
+            if stream in (None, lost.stream):
+                deleted += store.delete(file.name, durable=True)
+        return deleted
+
     def hand_in(
         self, record: IngestRecord, definition: StreamDefinition, files: tuple[str, ...], within: Duration
     ) -> None:

@@ -368,10 +368,13 @@ def _normalised(root: str) -> str:
 
 
 def _all_at_once(syncs: Sequence[Callable[[], None]]) -> None:
-    """Run syncs at the same time: a file system with a journal commits those that wait together.
+    """Run syncs at the same time: a file system with a journal commits those that wait together. One alone needs no other thread.
 
     All have ended on return; the first error is raised.
     """
+    if len(syncs) == 1:
+        syncs[0]()
+        return
     running: list[Future[None]] = []
     try:
         running = [_sync_threads().submit(sync) for sync in syncs]

@@ -5,12 +5,12 @@ A new fact of a stream or of an operator is one field here; what is stored of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
-from headrace.time import BEGINNING, Duration, Instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,69 @@ class KeysFile:
     rows: int
     greatest: Instant
     whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A punctuation that follows from that of streams: the least of them, each less a length of time (`terms`), rounded down
+    to a multiple of `unit`.
+
+    With `results` the stream has rows of a join of other streams, which `terms` may name. If that join has not read all
+    that they have, rows that it has not made yet are bounded by its results: by their punctuation less the longest of these lengths.
+    """
+
+    terms: tuple[tuple[str, Duration], ...]
+    unit: Duration = 1
+    results: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The streams from whose punctuation it follows."""
+        return tuple(
+            dict.fromkeys((*((self.results,) if self.results else ()), *(name for name, _ in self.terms)))
+        )
+
+    @property
+    def lag(self) -> Duration:
+        """The longest length."""
+        return max(lag for _, lag in self.terms)
+
+    @property
+    def least_lag(self) -> Duration:
+        """By how much it is below the least of the punctuations, at least."""
+        return min(lag for _, lag in self.terms)
+
+    @property
+    def of_sources(self) -> bool:
+        """Whether it follows from more than the stream's own input: it may be lower later, when a join lags."""
+        return bool(self.results) and any(name != self.results for name, _ in self.terms)
+
+    @property
+    def of_inputs(self) -> Bound:
+        """A bound that is lower or equal, and follows from the stream's inputs alone."""
+        return replace(self, terms=((self.results, self.lag),)) if self.of_sources else self
+
+    def value(self, punctuation: Callable[[str], Instant]) -> Instant:
+        """The punctuation, by that of streams."""
+        bound = self
+        if self.of_sources and punctuation(self.results) < min(punctuation(name) for name, _ in self.terms):
+            bound = self.of_inputs
+        least = min(_less(punctuation(name), lag) for name, lag in bound.terms)
+        return least if least in (BEGINNING, FOREVER) else least // self.unit * self.unit
+
+    def as_json(self) -> list[Any]:
+        """JSON values."""
+        return [[list(term) for term in self.terms], self.unit, self.results]
+
+    @staticmethod
+    def from_json(value: Sequence[Any]) -> Bound:
+        """The inverse."""
+        terms, unit, results = value
+        return Bound(tuple((name, lag) for name, lag in terms), unit, results)
+
+
+def _less(at: Instant, lag: Duration) -> Instant:
+    return at if at in (BEGINNING, FOREVER) else at - lag
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +119,8 @@ class CommittedStream:
 
     A stream whose progress follows that of others names them, and its own figures are lower bounds (see `Manifest.stream`):
     `inputs` are those of a union, `producer` the operator whose results it is, with a punctuation `behind` microseconds lower;
-    `now_of` are the streams whose maximum event time is its own.
+    `now_of` are the streams whose maximum event time is its own. `bound`: what its punctuation follows from, if not from its inputs
+    alone.
     """
 
     next: int = 0
@@ -82,6 +146,7 @@ class CommittedStream:
     producer: str = ""
     behind: Duration = 0
     now_of: tuple[str, ...] = ()
+    bound: Bound | None = None
 
     @property
     def follows(self) -> bool:
@@ -96,6 +161,8 @@ class CommittedStream:
             value["sources"] = {name: asdict(source) for name, source in self.sources.items()}
         if self.keys:
             value["keys"] = [asdict(file) for file in self.keys]
+        if self.bound is not None:
+            value["bound"] = self.bound.as_json()
         return value
 
     @staticmethod
@@ -108,6 +175,8 @@ class CommittedStream:
         stream["keys"] = tuple(KeysFile(**file) for file in value.get("keys", ()))
         for name in ("inputs", "now_of"):
             stream[name] = tuple(value.get(name, ()))
+        if "bound" in stream:
+            stream["bound"] = Bound.from_json(stream["bound"])
         return CommittedStream(**stream)
 
 

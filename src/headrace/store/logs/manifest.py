@@ -106,7 +106,9 @@ class Manifest:
         """The progress of a stream that follows others."""
         inputs = [self.stream(name) for name in record.inputs]
         greatest = [self.stream(name).greatest for name in record.now_of]
-        if inputs:
+        if record.bound is not None:
+            punctuation = record.bound.value(lambda name: self.stream(name).punctuation)
+        elif inputs:
             punctuation = min(stream.punctuation for stream in inputs)
         else:
             producer = self.find_operator(record.producer)

@@ -54,14 +54,13 @@ class NumberedFiles:
 
         `previous` is a number that was the greatest once: later ones are found without listing.
         """
-        while True:
-            if previous is None or not self.exists(previous):
-                numbers = self.range()
-                return numbers[-1] if numbers else None
+        if previous is not None:
             low = self._gallop(previous)
             # If it is still there then nothing above it can have been dropped during the search.
             if self.exists(low):
                 return low
+        numbers = self.range()
+        return numbers[-1] if numbers else None
 
     def _gallop(self, low: int) -> int:
         step = 1

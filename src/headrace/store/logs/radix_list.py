@@ -109,6 +109,20 @@ class RadixList:
         if not reverse:
             yield from _entries(self.tail, base, low, reverse)
 
+    def first_where(self, holds: Callable[[Any], bool], read: Read) -> int:
+        """Index of the first entry, of those not dropped, for which something holds that holds for all later ones; else the length.
+
+        Reads a number of files that grows with the logarithm of the length.
+        """
+        low, high = self.start, self.length
+        while low < high:
+            middle = (low + high) // 2
+            if holds(next(self.iterate(read, middle))[1]):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
     def newest(self) -> Iterator[tuple[int, Any]]:
         """(index, entry) of the entries not dropped that are in no sealed file yet."""
         return _entries(self.tail, self.length - len(self.tail), self.start, False)

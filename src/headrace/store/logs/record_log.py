@@ -23,7 +23,9 @@ INGEST_LOG: Final = "ingest"
 QUERY_LOG: Final = "querylog"
 
 _KIND: Final = "log chunk"
-_VERSION: Final = 1
+_VERSION: Final = 2
+"""From 2 on a record of the ingest log may have its rows itself; readers of 1 would look for their file."""
+_OLDEST: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,7 @@ class RecordLog:
             data = self._store.read(name)
         except MissingFile as error:
             raise CorruptStore(f"the log {self._name}/ has a gap: '{name}' is missing") from error
-        body = unseal(_KIND, _VERSION, data, name)
+        body = unseal(_KIND, _VERSION, data, name, oldest=_OLDEST)
         if body["number"] != number:
             raise CorruptStore(f"the log chunk '{name}' has the number {body['number']}")
         return Chunk(number, body["first"], tuple(body["records"]), body.get("append"))

@@ -18,6 +18,8 @@ EXPIRED: Final = "forgotten"
 CLASS: Final = "class"
 PART: Final = "part"
 """In an entry: which part of a file it is that successive entries of its class share."""
+WITHIN: Final = "within"
+"""In an entry: the file that it shares with its neighbours, whether it has rows in it or not."""
 RETAIN_ALL: Final = "all"
 """The class of entries that do not name one."""
 
@@ -35,12 +37,20 @@ def is_expired(expired: Mapping[str, int], index: int, entry: Any) -> bool:
 
 def may_share(entry: Any) -> bool:
     """Whether an entry may have its file together with others."""
-    return isinstance(entry, dict) and PART in entry and "name" in entry
+    return _shared_file(entry) is not None
 
 
 def is_of_one_file(entry: Any, other: Any) -> bool:
     """Whether two entries are parts of the same file."""
-    return may_share(entry) and may_share(other) and bool(entry["name"] == other["name"])
+    file = _shared_file(entry)
+    return file is not None and file == _shared_file(other)
+
+
+def _shared_file(entry: Any) -> str | None:
+    if not isinstance(entry, dict):
+        return None
+    name: str | None = entry.get("name") if PART in entry else entry.get(WITHIN)
+    return name
 
 
 def class_of(entry: Any) -> str:
