@@ -66,6 +66,11 @@ GENERATORS = {
         by_source(rows),
         None,
     ),
+    "the skew of sources": lambda rows: (
+        f"PROGRESS PER (k) EXPECT 4 SKEW {slack_needed(rows)} SECONDS",
+        rows,
+        None,
+    ),
     "nothing for the past": lambda rows: (
         "PUNCTUATED EXTERNALLY DEDUPLICATE BY (k, x)",
         list(dict.fromkeys(rows)),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import Column, Named
 from headrace.algebra.query import Aggregate, Project, Query, Revisions, Windowed
-from headrace.algebra.windows.window import Landmark, TimeRange
+from headrace.algebra.windows.window import Landmark, TimeRange, TimeSlide
 from headrace.operators.approximate import histogram_store
 from headrace.operators.base.operator import Operator
 from headrace.planner.lowering.lower import lower
@@ -157,3 +157,22 @@ def test_counts_that_expire_do_not_make_a_histogram_of_others(monkeypatch: pytes
     assert canonical(plain(when_due.results, query, changes=True)) == canonical(
         plain(always.results, query, changes=True)
     )
+
+
+def test_a_pane_that_closes_before_its_window_is_due_where_empty_windows_are_answered() -> None:
+    """Windows [4n - 5 s, 4n s) have panes of 3 and 1 s: one closes at 23 s, a second before the window that ends at 24 s."""
+    windowed = Windowed(some.SCAN, "s", TimeSlide(5 * some.TICK, 4 * some.TICK, 0))
+    named = (NamedAggregate("n", AggregateCall("sum", some.column("x"), BIGINT)),)
+    shown = (Named("n", Column("n", BIGINT)),)
+    query = Query(Project(Aggregate(windowed, (), named), shown), "windows", emit_empty=True)
+    arriving = [
+        StreamRow({"k": None, "g": None, "x": 1, "y": None, "at": at * some.TICK}, at * some.TICK, at)
+        for at in (20, 27)
+    ]
+    timeline = [([], BEGINNING), (arriving, 19 * some.TICK)]
+    timeline += [([], step * some.TICK) for step in (20, 22, 23, 24, 28, 40)]
+    operator, history = lower("q", query, "q"), History({"s": RecordedStream((), ())}, {})
+    always, when_due = (driven(operator, timeline, history, when_due=due) for due in (False, True))
+    expected = plain(always.results, query, changes=False)
+    assert (24 * some.TICK, 1) in [(at, row["n"]) for at, row in expected]
+    assert canonical(plain(when_due.results, query, changes=False)) == canonical(expected)

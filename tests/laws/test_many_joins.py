@@ -6,6 +6,8 @@ windows, conditions and aggregates of their own, in another order of FROM, regis
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +15,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.catalog.catalog import Catalog
+from headrace.operators.sharing import family_rows
 from headrace.planner.joins import shared_join
 from headrace.planner.joins.stream_joins import sizes_of
 from headrace.runtime.epoch import task_orders
+from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan.adaptive.join_orders import join_orders
+from headrace.runtime.plan.adaptive.join_trees import (
+    JoinTrees,
+    entry_of,
+    graph_of,
+    growing_trees,
+    is_complete,
+    joins_of,
+)
 from headrace.runtime.statements import change_batch
-from tests.laws.two_streams import check
+from headrace.store.logs.manifest import Manifest
+from headrace.time import SECOND
+from tests.laws import two_streams
+from tests.laws.two_streams import Row, check, rows
 
 A, B = "a x [RANGE 3 SECONDS]", "b y [RANGE 4 SECONDS]"
 SHORT = "a x [RANGE 2500 MILLISECONDS], b y [RANGE 2200 MILLISECONDS]"
@@ -109,6 +125,9 @@ TREES["star"] = (
     f"SELECT x.v, y.v AS w, z.k AS l, u.k AS m FROM a x {R[0]} JOIN b y {R[1]} ON x.k = y.k JOIN b z {R[3]} ON z.v = x.v"
     f" JOIN a u {R[0]} ON u.d = x.d"
 )
+TREES["count"] = (
+    f"SELECT COUNT(*) AS n, SUM(z.v) AS s FROM a x {R[0]} JOIN b y {R[1]} ON x.k = y.k JOIN a z {R[2]} ON z.v = y.v"
+)
 TREES["grouped star"] = (
     f"SELECT x.k, COUNT(*) AS n, MAX(u.v) AS s FROM a x {R[0]} JOIN b y {R[1]} ON x.k = y.k AND y.v >= x.v"
     f" JOIN b z {R[3]} ON z.v = x.v JOIN a u {R[2]} ON u.d = x.d GROUP BY x.k"
@@ -118,7 +137,10 @@ TREES["grouped star"] = (
 @settings(max_examples=20)
 @given(data=st.data())
 def test_queries_that_share_a_join_answer_as_each_alone(data: st.DataObject) -> None:
-    check(SHARED, data, at_least=3)
+    """Their rows are made one query after the other, or for all of a family in one pass."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(family_rows, "MOST_SEPARATE_FILTERS", data.draw(st.sampled_from((0, 12)), "filters"))
+        check(SHARED, data, at_least=3)
 
 
 @settings(max_examples=10)
@@ -159,6 +181,74 @@ def test_orders_of_probes_that_switch_at_every_epoch_never_change_the_answers(da
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(task_orders, "join_orders", switched)
         check(ADAPTING, data, at_least=2)
+
+
+@st.composite
+def _epochs_in_time(draw: st.DrawFn) -> list[tuple[list[Row], list[Row]]]:
+    """Epochs of which each begins three seconds after the one before: rows leave windows while others arrive. Each stream advances."""
+    drawn = draw(
+        st.lists(
+            st.tuples(st.lists(rows(), max_size=4), st.lists(rows(), max_size=4)), min_size=6, max_size=9
+        )
+    )
+    mark: Row = {"k": None, "v": None, "d": None, "at": 4 * SECOND}
+    return [
+        tuple(
+            [{**row, "at": row["at"] // 2 + 3 * number * SECOND} for row in [*part, mark]] for part in epoch
+        )
+        for number, epoch in enumerate(drawn)
+    ]
+
+
+def test_trees_of_joins_that_switch_while_they_run_never_change_the_answers() -> None:
+    """At any epoch another tree of any query grows, is given up, or comes into force once it has all rows."""
+    switched = Counter[str]()
+
+    @settings(max_examples=30)
+    @given(data=st.data())
+    def law(data: st.DataObject) -> None:
+        drawn, decided_at = data.draw(st.randoms(use_true_random=False), "trees"), [0]
+
+        def entries(
+            _: JoinTrees, manifest: Manifest, catalog: Catalog, plan: EpochPlan
+        ) -> list[dict[str, Any]]:
+            logged, rows_taken = [], manifest.facts.get("rows", 0)
+            if rows_taken == decided_at[-1]:
+                return []  # a change is an epoch too
+            decided_at.append(rows_taken)
+            for query in catalog.queries.values():
+                definition, graph = query.definition, graph_of(catalog, query)
+                if graph is None or definition.paused or query.operator_id not in manifest.operators:
+                    continue
+                growing, trees = definition.growing_tree, definition.join_trees
+                if growing is None:
+                    if manifest.operators[query.operator_id].follows and drawn.random() < 0.8:
+                        tree = drawn.choice(list(graph.trees()))
+                        trees = growing_trees(definition, graph.registered, tree, manifest.epoch)
+                elif is_complete(
+                    manifest,
+                    plan,
+                    query.operator_id,
+                    joins_of(query.operator_id, growing, len(growing.groups)),
+                    graph,
+                ):
+                    trees = (*trees[:-1], replace(growing, since=manifest.epoch))
+                    switched["in force"] += 1
+                elif drawn.random() < 0.1:
+                    trees = trees[:-1]
+                    switched["given up"] += 1
+                if trees != definition.join_trees:
+                    logged.append(entry_of(definition, trees))
+            return logged
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(JoinTrees, "entries", entries)
+            patched.setattr(two_streams, "epochs", _epochs_in_time)
+            check(TREES, data)
+
+    law()
+    assert switched["in force"] > 0
+    assert switched["given up"] > 0, switched
 
 
 @settings(max_examples=20)

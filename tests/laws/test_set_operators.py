@@ -14,6 +14,14 @@ RELATIONS = {
     "different": f"{A} UNION {B}",
     "without": f"{A} EXCEPT {B}",
     "common": f"{A} INTERSECT {B}",
+    "without as often": f"{A} EXCEPT ALL {B}",
+    "in common as often": f"{A} INTERSECT ALL {B}",
+    "of three as often": f"{A} EXCEPT ALL {B} EXCEPT ALL SELECT k, v FROM a [NOW]",
+    "in common of three as often": f"{A} INTERSECT ALL SELECT k, v FROM a [RANGE 3 SECONDS] INTERSECT ALL SELECT k, v FROM a [ROWS 4]",
+    "one value as often": "SELECT 1 AS one FROM a [ROWS 4] EXCEPT ALL SELECT 1 FROM b [RANGE 2 SECONDS]",
+    "doubles as often": "SELECT d FROM a [ROWS 5] INTERSECT ALL SELECT d FROM b [RANGE 4 SECONDS]",
+    "wider as often": "SELECT v FROM a [ROWS 5] EXCEPT ALL SELECT d FROM b [ROWS 3]",
+    "most as often": "SELECT v FROM a [ROWS 5] EXCEPT ALL SELECT v FROM b [ROWS 2] ORDER BY v DESC LIMIT 2",
     "other types": "SELECT v FROM a [ROWS 2] UNION SELECT d FROM b [ROWS 3]",
     "doubles": "SELECT d FROM a [ROWS 4] EXCEPT SELECT d FROM b [NOW]",
     "negative zero": "SELECT -d FROM a [ROWS 4] INTERSECT SELECT d FROM b [ROWS 3]",
@@ -49,6 +57,10 @@ AROUND = {
     "looked into": f"SELECT k, v FROM a WHERE (k, v) IN ({B} EXCEPT SELECT k, v FROM a [ROWS 1])",
     "either": "SELECT v FROM a [ROWS 3] WHERE k IN ((SELECT k FROM b [NOW]) UNION ALL SELECT k FROM b [ROWS 3] WHERE v > 0)",
     "first of either": "SELECT v FROM a [ROWS 3] WHERE v IN (SELECT v FROM a [NOW] UNION SELECT d FROM b [ROWS 2] ORDER BY v LIMIT 1)",
+    "new as often": f"ISTREAM({A} EXCEPT ALL {B})",
+    "gone as often": f"DSTREAM({A} INTERSECT ALL {B})",
+    "counted as often": f"SELECT k, COUNT(*) AS n FROM ({A} EXCEPT ALL {B}) AS t GROUP BY k",
+    "joined as often": f"SELECT t.v, b.v AS w FROM ({A} EXCEPT ALL {B}) AS t, b [ROWS 1] WHERE t.k = b.k",
     "two at once": f"SELECT t.k, u.v FROM ({A} UNION {B}) t, ({A} INTERSECT {B}) u WHERE t.k = u.k",
     "within": f"SELECT k FROM ({A} EXCEPT {B}) t UNION ALL SELECT k FROM ({A} INTERSECT {B}) u",
 }
@@ -71,7 +83,7 @@ HELD = (A, B, COUNTS, "SELECT DISTINCT k, d FROM b [ROWS 2]", "SELECT k, v FROM 
 
 
 def beside(members: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    operators = st.sampled_from(("UNION ALL", "UNION", "EXCEPT", "INTERSECT"))
+    operators = st.sampled_from(("UNION ALL", "UNION", "EXCEPT", "INTERSECT", "EXCEPT ALL", "INTERSECT ALL"))
     return st.builds("({} {} {})".format, members, operators, members)
 
 

@@ -15,16 +15,17 @@ from headrace.operators.base.group_codes import group
     st.integers(1, 40),
     st.sampled_from((1, 2, 7, 100)),
     st.integers(1, 5),
+    st.sampled_from((1, 700, 10**6)),
     st.booleans(),
     st.randoms(use_true_random=False),
 )
 def test_pairs_are_the_same_whether_groups_were_looked_for_or_not(
-    keys: int, step: int, spread: int, in_order: bool, random: object
+    keys: int, step: int, spread: int, gap: int, in_order: bool, random: object
 ) -> None:
-    """Keys of a narrow range with holes, in blocks that follow each other or not."""
+    """Keys of a narrow range with holes, in blocks that follow each other or not, perhaps with gaps between them."""
     rows = 4000
     drawn = np.random.default_rng(random.getrandbits(32))  # type: ignore[attr-defined]
-    key, block = drawn.integers(0, keys, rows) * step - 3, drawn.integers(-2, spread, rows)
+    key, block = drawn.integers(0, keys, rows) * step - 3, drawn.integers(-2, spread, rows) * gap
     block = np.sort(block) if in_order else block
     pair_sets = []
     for blocks in (1, blocks_seen(block), 2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -67,3 +69,31 @@ def test_of_many_partitions_few_rows_are_looked_at() -> None:
     seen = touched(held, apart, count)
     assert 7 in seen.column("c1").to_pylist()
     assert seen.rows < 20
+
+
+PAIRS = replace(
+    LAST_TWO,
+    validity=Validity(ends_given=True, partitions=1),
+    rows=RowLayout((V,), (K, V), (), (), False, None, 3),
+)
+
+
+@pytest.mark.parametrize(("last", "stored"), [((5, 6, 9, 12), [1, 2]), ((5, 12, 12, 12), [0, 1, 1, 2])])
+def test_rows_that_begin_and_expire_in_an_epoch_are_emitted_and_not_stored(
+    last: tuple[int, ...], stored: list[int]
+) -> None:
+    """Where they are many: up to instant 10 two of four rows do; else all are stored. An end is the last instant of a row."""
+    scanner, times = PAIRS.scanner({}), np.array([1, 2, 3, 4])
+    scanner.add(Batch({"k": pa.array([0, 1, 1, 2]), "v": pa.array(last)}, times, times))
+    step = PAIRS.advance([], [scanner.finish().deltas], Advance(0, 10, 4))
+    assert step.state[ROWS]["c1"].to_pylist() == stored
+    after = PAIRS.advance([step.state], [], Advance(10, 20, 4))
+    changes = [
+        (row["k"], row["__at"], row["__change"])
+        for results in (step.results, after.results)
+        if results is not None
+        for row in results.to_pylist()
+    ]
+    begin = [(k, at, 1) for k, at in zip((0, 1, 1, 2), (1, 2, 3, 4), strict=True)]
+    end = [(k, at + 1, -1) for k, at in zip((0, 1, 1, 2), last, strict=True)]
+    assert sorted(changes) == sorted(begin + end)

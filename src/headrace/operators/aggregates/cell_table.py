@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression, Named
 from headrace.operators.aggregates.aggregate_calls import Answer, lift, lift_each
-from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.base.block_codes import Pairs, by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints, picked, slots_of
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Count, Extreme, Sum, reduce_onto

@@ -23,9 +23,9 @@ from headrace.operators.aggregates.aggregate_calls import Answer, lift
 from headrace.operators.aggregates.cell_table import Layout, WindowCells, fresh_slots
 from headrace.operators.aggregates.group_comparisons import compared
 from headrace.operators.aggregates.holistic import Histogram, lower_by_value
-from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.base.block_codes import blocks_seen, by_block_and_group
 from headrace.operators.base.group_codes import Ints, flat, group, picked
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
 

@@ -41,8 +41,9 @@ class Batch:
         """The rows where `keep` is true; the batch itself when that is all of them."""
         if keep.all():
             return self
-        mask = pa.array(keep)
-        return Batch({n: c.filter(mask) for n, c in self.columns.items()}, self.at[keep], self.position[keep])
+        mask, rows = pa.array(keep), int(np.count_nonzero(keep))
+        columns = {n: c.filter(mask) for n, c in self.columns.items()}
+        return Batch(columns, _kept(self.at, keep, rows), _kept(self.position, keep, rows))
 
     def take(self, rows: Ints) -> Batch:
         """Rows by index, in that order, possibly repeated."""
@@ -93,3 +94,8 @@ def insertion_failures(rejected: Sequence[Rejected], retractions: Sequence[Ints]
         return tuple(rejected)
     retracted = np.concatenate(retractions)
     return tuple(remaining for failures in rejected if (remaining := failures.without(retracted)).rows)
+
+
+def _kept(values: Ints, keep: np.ndarray, rows: int) -> Ints:
+    """The values where `keep` is true, of which there are `rows`; one value that is repeated costs nothing."""
+    return np.broadcast_to(values[:1], rows) if values.strides == (0,) else values[keep]

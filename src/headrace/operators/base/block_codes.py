@@ -45,6 +45,9 @@ def by_block_and_group(blocks: Ints, groups: Groups) -> Pairs:
     if high - low < 4 * len(blocks):
         distinct, local = None, blocks - low
         span = high - low + 1
+        if span * groups.count > 4 * len(blocks):  # perhaps since there are gaps between the blocks
+            local, held = compact(local, span)
+            distinct, span = held + low, len(held)
     else:
         distinct, local = np.unique(blocks, return_inverse=True)
         span = len(distinct)

@@ -93,7 +93,7 @@ class JoinSpec:
 
     `slot` is where rows without a key are joined. `emits_first`: emit a row without a pair, whose last column is NULL,
     at the instant of the first row of all. `rule` chose the operator. `signature`: the graph of the join, if other queries may
-    share it.
+    share it. `grows`: rows are stored and nothing is emitted, since its tree of joins is not in force yet.
     """
 
     id: str
@@ -107,6 +107,7 @@ class JoinSpec:
     relations: tuple[str, ...] = ()
     rule: str = ""
     signature: str = ""
+    grows: bool = False
 
     @property
     def hashes_exactly(self) -> bool:

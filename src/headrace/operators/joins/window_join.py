@@ -123,12 +123,13 @@ class WindowJoin(JoinOperator):
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the combinations of new rows with stored ones and with each other."""
+        if self.spec.grows:
+            return self._grown(runs, deltas, advance)
         joined, stored_share = advance.key_shares
         new_rows = [_of_sampled_keys(rows, stored_share) for rows in self.arrived(deltas)]
         stems = dict[int, Stem]()
-        for index, (side, section) in enumerate(zip(self.spec.sides, self.sections, strict=True)):
-            stored = pieces([run[section] for run in runs if section in run], side.lookback)
-            stems[index] = Stem(stored, side.longest)
+        for index, side in enumerate(self.spec.sides):
+            stems[index] = Stem(self.searched(runs, index, new_rows), side.longest)
         stored_rows = [stems[side].rows for side in range(len(self.spec.sides))]
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
@@ -166,6 +167,22 @@ class WindowJoin(JoinOperator):
         if self.most_rows is not None:
             sample = sample_counts(self._joinable(stems, advance), met_keys, joined)
         return Step(state, results, tuple(rejected), probe_counts=counts, key_sample=sample)
+
+    def searched(
+        self,
+        runs: Sequence[Sections],
+        index: int,
+        new_rows: Sequence[pa.Table | None],  # noqa: ARG002
+    ) -> tuple[Sorted, ...]:
+        """The stored rows of a side among which partners of new rows are searched."""
+        section = self.sections[index]
+        return pieces([run[section] for run in runs if section in run], self.spec.sides[index].lookback)
+
+    def _grown(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
+        """Store the new rows: their combinations are emitted by the tree in force."""
+        state = self.new_state(self.arrived(deltas), advance)
+        self.began(runs, deltas, state)
+        return Step(state)
 
     def _monitor(self) -> DelayMonitor | None:
         """The measurement of delays between joined rows, where a bound on them could shorten what is stored."""

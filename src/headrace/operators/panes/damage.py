@@ -44,9 +44,10 @@ class Damage:
         first = max(closed_at(panes, self.before), last_holding(panes, self.lost_to)) + 1
         return self._among(panes, first, min(closed_at(panes, emitted_to), closed_at(panes, self.since)))
 
-    def lost(self, panes: Panes) -> Windows:
-        """The windows whose samples can be repaired no more, and no other epoch has counted."""
+    def lost(self, panes: Panes, emitted_to: Instant) -> Windows:
+        """The windows whose samples can be repaired no more, and no other epoch has counted; of landmark windows those up to an instant."""
         last = min(closed_at(panes, self.since), last_holding(panes, self.lost_to))
+        last = last if panes.back is not None else min(last, closed_at(panes, emitted_to))
         return self._among(panes, closed_at(panes, self.before) + 1, last)
 
     def doubtful(self, panes: Panes, emitted_to: Instant = FOREVER) -> Windows:

@@ -95,10 +95,10 @@ class InstantAggregate(RowFamilyOperator, RowOperator):
 
     @property
     def shape(self) -> tuple[object, ...] | None:
-        """Windows of one kind, equal stored values, groups and aggregates."""
+        """Windows of one kind, equal stored values (but for the ends of rows), groups and aggregates."""
         if uses_synopses(self.grouped.aggregates):
             return None
-        rows = (self.rows.values, self.rows.routing)
+        rows = (self.rows.values[self.rows.ends_differ :], self.rows.routing)
         return (
             self.stream,
             self.validity.kind,

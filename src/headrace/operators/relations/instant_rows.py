@@ -34,6 +34,8 @@ from headrace.operators.rows.sorted_rows import key_hashes
 from headrace.time import BEGINNING, FOREVER, Duration, Instant, render_duration
 
 _BITS: Final = (1 << 18) - 1
+_MOST_NEEDED: Final = 0.75
+"""The share of new rows that are needed later below which the others are not stored."""
 _FEW: Final = 1 << 12
 """Rows that are sorted faster than a bit for each hash is reset."""
 
@@ -265,6 +267,7 @@ class InstantRows(RowFamilyOperator, RowOperator):
             return state, None, span
         stored = [*(run[ROWS] for run in runs if ROWS in run), *arrived]
         if self._emits_each_row:
+            state = self._unsettled(state, span)
             stored = [self._changing(table, span) for table in stored]
         held = hold(self.rows, stored)
         held = held.where(held.at < span.limit)
@@ -286,6 +289,15 @@ class InstantRows(RowFamilyOperator, RowOperator):
         held = hold(self.rows, [table])
         changing = span.holds(held.at) | span.holds(self._ends(held))
         return held.where(changing).table
+
+    def _unsettled(self, state: dict[str, pa.Table], span: Span) -> dict[str, pa.Table]:
+        """New rows without those that begin to hold and expire in the span, if they are many: nothing later depends on these."""
+        for table in state.values():
+            held = hold(self.rows, [table])
+            needed = (held.at >= span.limit) | (self._ends(held) >= span.limit)
+            if np.count_nonzero(needed) < _MOST_NEEDED * held.rows:
+                return {ROWS: held.where(needed).table}
+        return state
 
     def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
         """When the first row begins to hold, or expires."""

@@ -33,7 +33,6 @@ from headrace.operators.base.operator import (
     Sections,
     Step,
 )
-from headrace.operators.base.window_pairs import repeated
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import number_last
 from headrace.operators.families.finishing import by_query, plan_of, plans_of, with_number
@@ -42,6 +41,7 @@ from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.row_windows.window_bins import bins_between, cells_of
 from headrace.operators.rows.row_state import ROWS, TIME, Held, hold
+from headrace.operators.window_assembly.window_pairs import repeated
 from headrace.schema import STAMP
 from headrace.time import FOREVER, Instant
 

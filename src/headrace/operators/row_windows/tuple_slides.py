@@ -24,7 +24,6 @@ from headrace.operators.aggregates.cell_table import KEY, Layout, WindowCells, m
 from headrace.operators.base.due import waiting_settle
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, Step
-from headrace.operators.base.window_pairs import repeated
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import numbers_in
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
@@ -32,6 +31,7 @@ from headrace.operators.row_windows.row_numbers import COUNTS, MARKS, Numbers, a
 from headrace.operators.row_windows.window_answers import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.window_bins import Ends, bins_of, cells_of, windows_holding
 from headrace.operators.rows.row_state import ROWS, TIME, Held, hold
+from headrace.operators.window_assembly.window_pairs import repeated
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import Gathered, Layout, WindowCells, gather, select
 from headrace.operators.base.group_codes import Ints, flat, group
-from headrace.operators.base.window_pairs import repeated
 from headrace.operators.relations.interval_segments import spread
+from headrace.operators.window_assembly.window_pairs import repeated
 from headrace.time import Duration
 
 

@@ -18,6 +18,7 @@ from headrace.algebra.expressions.expression import Column, Expression, Named, c
 from headrace.algebra.expressions.expression_text import show
 from headrace.operators.base.batch import Batch, insertion_failures
 from headrace.operators.base.group_codes import Ints, flat, ints, slots_of
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Scanned
 from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
 from headrace.schema import to_arrow
@@ -27,6 +28,9 @@ TIME: Final = "__time"
 POSITION: Final = "__position"
 LIVE: Final = "__live"
 ROWS: Final = "rows"
+
+
+_schemas: Final[MadeOnce[pa.Schema]] = MadeOnce(4096)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,9 @@ class RowLayout:
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of its rows."""
+        return _schemas.of((self,), self._schema)
+
+    def _schema(self) -> pa.Schema:
         stored = zip(self.names, self.values, strict=True)
         head = [(SLOT, pa.int16()), (TIME, pa.int64()), (POSITION, pa.int64()), (LIVE, pa.bool_())]
         number = [(name, pa.int64()) for name in self.query_names]

@@ -41,7 +41,7 @@ def key_hashes(keys: Sequence[pa.Array], rows: int) -> Ints:
 class Sorted:
     """A table in order of (hash, time): each row's hash and time, and the last instant at which it can be joined.
 
-    That is stored, or `range_` after its time; with neither there is none.
+    That is stored, or `range_` after its time; with neither there is none. `is_spilled`: the rows were read from disk for their keys.
     """
 
     table: pa.Table
@@ -49,6 +49,7 @@ class Sorted:
     at: Ints
     range_: Duration | None
     stored_until: Ints | None
+    is_spilled: bool = False
 
     @staticmethod
     def of(table: pa.Table, range_: Duration | None) -> Sorted:
@@ -108,7 +109,7 @@ def _order(hash_: Ints, at: Ints) -> Ints:
 
 
 def of_one_hash(probing: Ints, held: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """(probing row, stored row) of equal hashes in two ascending columns, a bounded number of pairs at a time."""
+    """(probing row, stored row) of equal hashes, a bounded number of pairs at a time; the stored ones are in order of their hashes."""
     first, last = (np.searchsorted(held, probing, side) for side in ("left", "right"))
     for start, stop in portions(last - first):
         yield spread(first, last - first, start, stop)

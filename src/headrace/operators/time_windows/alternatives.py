@@ -1,5 +1,5 @@
 """Operator for time windows with two implementations, exact aggregates and sketches, of which each epoch's rows go to one: windows
-that hold a sketched row are answered from sketches, with their bounds, and all others exactly; and its scanner.
+that hold a sketched row are answered from sketches, with their bounds, and all others exactly.
 
 Exact panes stay as they are. For a window that holds both, its exact panes are converted into sketches when they are closed, each pane
 once, and stored: so the way back to exact answers loses nothing, and is over when no window holds a sketched row any more. Source: Aurora
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.operators.aggregates.cell_table import KEY, Layout, merge
@@ -24,7 +25,6 @@ from headrace.operators.base.operator import (
     SLOT,
     Advance,
     EmittedCounts,
-    Scanned,
     Scanner,
     Sections,
     Step,
@@ -36,6 +36,7 @@ from headrace.operators.panes.emission_limit import EmissionCap
 from headrace.operators.panes.pane_keys import between, block_key, extent
 from headrace.operators.panes.pane_sealing import Sealed
 from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
+from headrace.operators.time_windows.divided_scanner import OPEN_PANES, DividedScanner
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.window_assembly.assemble import closing, windows
 from headrace.operators.window_assembly.window_closing import (
@@ -55,7 +56,6 @@ SPAN: Final = "converted span"
 """The exact panes that were converted: one row, their first one and the one after the last."""
 _FIRST, _AFTER = "__first", "__after"
 _OWN: Final = (SKETCHED, CONVERTED, SPAN)
-_OPEN: Final = "open0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +93,15 @@ class Alternatives(Around):
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
         """Folds rows by one implementation or the other."""
-        return AlternativeScanner(self.inner.scanner(relations), self.sketching.scanner(relations))
+        scanners = self.inner.scanner(relations), self.sketching.scanner(relations)
+        return DividedScanner(*scanners, SKETCHED, _are_sketched)
 
     def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
         """That of the inner operator over rows of both."""
         exact, sketches = [_of_inner(run) for run in runs], _tables(SKETCHED, (*runs, *deltas))
-        over: list[Sections] = [{_OPEN: table} for table in sketches]
+        over: list[Sections] = [{OPEN_PANES: table} for table in sketches]
         return self.inner.emission_limit(
             [*exact, *over], [_of_inner(delta) for delta in deltas], advance, cap
         )
@@ -247,40 +248,10 @@ class Alternatives(Around):
         return merge(self.layout, live) if live else tables[0].slice(0, 0)
 
 
-@dataclass(slots=True)
-class AlternativeScanner:
-    """The scanner: exact rows and rows to be sketched, each folded by its own implementation."""
-
-    exact: Scanner
-    sketching: Scanner
-
-    def add(self, batch: Batch) -> None:
-        """Fold a batch; without the column all of its rows are exact."""
-        marks = batch.columns.get(IS_SKETCHED)
-        if marks is None:
-            self.exact.add(batch)
-            return
-        is_sketched = flat(marks).to_numpy(zero_copy_only=False)
-        for scanner, is_its in ((self.exact, ~is_sketched), (self.sketching, is_sketched)):
-            if is_its.all():
-                scanner.add(batch)
-            elif is_its.any():
-                scanner.add(batch.where(is_its))
-
-    def finish(self) -> Scanned:
-        """The deltas of both."""
-        exact, sketches = self.exact.finish(), self.sketching.finish()
-        deltas = dict(exact.deltas)
-        if _OPEN in sketches.deltas:
-            deltas[SKETCHED] = sketches.deltas[_OPEN]
-        return Scanned(
-            deltas,
-            (*exact.rejected, *sketches.rejected),
-            exact.rows_in + sketches.rows_in,
-            exact.rows_kept + sketches.rows_kept,
-            exact.groups + sketches.groups,
-            exact.sparse_groups + sketches.sparse_groups,
-        )
+def _are_sketched(batch: Batch) -> npt.NDArray[np.bool_] | None:
+    """The column of a batch, without which all rows are exact."""
+    marks = batch.columns.get(IS_SKETCHED)
+    return None if marks is None else flat(marks).to_numpy(zero_copy_only=False)
 
 
 def _of_inner(sections: Sections) -> Sections:

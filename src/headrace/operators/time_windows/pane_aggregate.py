@@ -225,20 +225,19 @@ class PaneAggregate(FamilyOperator):
         return True
 
     def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
-        """When the first open pane closes, or the next window that holds a closed one; never without rows for it."""
+        """When the first open pane closes, or the next window that holds a closed one, or the next one at all where empty ones are
+        answered.
+        """
         next_due, punctuation = super(PaneAggregate, self).due_after(runs, advance), advance.punctuation
         if next_due == FOREVER or punctuation == BEGINNING:
             return next_due
         window_end = self.panes.end_of(self.panes.last_closed(punctuation) + 1)
-        if self.answers_empty:
-            return window_end
         stores = range(len(self.layouts))
         opened = [table for store in stores for table in self.store.open_panes(runs, store)]
-        due = (
-            window_end
-            if any(self.store.holds_closed(runs, store, punctuation) for store in stores)
-            else FOREVER
+        is_next = self.answers_empty or any(
+            self.store.holds_closed(runs, store, punctuation) for store in stores
         )
+        due = window_end if is_next else FOREVER
         pane = extent(self.store.opened(opened, punctuation))
         return due if pane is None else min(due, int(self.panes.starts(np.array([pane[0] + 1]))[0]))
 

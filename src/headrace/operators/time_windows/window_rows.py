@@ -17,7 +17,6 @@ from headrace.algebra.windows.context import Context
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Advance, Sections, Step, Windows
-from headrace.operators.base.window_pairs import repeated
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.panes.emission_limit import HIGHEST_WINDOW, EmissionCap, emission_limit_over, span
@@ -25,6 +24,7 @@ from headrace.operators.panes.late_panes import settled_at
 from headrace.operators.panes.panes import Panes
 from headrace.operators.rows.row_pipeline import RowStep
 from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
+from headrace.operators.window_assembly.window_pairs import repeated
 from headrace.schema import STAMP
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 

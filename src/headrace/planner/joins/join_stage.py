@@ -45,6 +45,13 @@ class JoinStage:
         )
 
 
+def growing(join_stages: Sequence[JoinStage]) -> tuple[JoinStage, ...]:
+    """The joins of a tree that is not in force yet, outermost first: that one stores rows and emits nothing."""
+    outermost, *inner = join_stages
+    operator = replace(outermost.operator, spec=replace(outermost.operator.spec, grows=True))
+    return replace(outermost, operator=operator), *inner
+
+
 def only_window_join(join_stages: Sequence[JoinStage]) -> WindowJoin | None:
     """The join of windows that makes all pairs by itself; None with several joins, or another."""
     operators = [join_stage.operator for join_stage in join_stages]

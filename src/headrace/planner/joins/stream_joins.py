@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from headrace.adaptive.joins.join_trees import TreeGraph, is_tree
 from headrace.algebra.expressions.expression import (
     Call,
     Column,
@@ -67,6 +68,7 @@ from headrace.planner.joins.join_graph import (
     factors_of,
     groups_of,
     keys_by_equality,
+    shared_keys,
     windows_of,
 )
 from headrace.planner.joins.join_stage import (
@@ -109,11 +111,12 @@ def decompose(
     stream_of: Callable[[str], str],
     shared: str = "",
     sizes: Sequence[int] = (),
+    tree: Sequence[Sequence[int]] = (),
 ) -> tuple[Query, tuple[JoinStage, ...]]:
     """The query over pairs, and the joins that make them, outermost first.
 
     `inner_of` names the operator whose results an operator reads, `stream_of` the stream of an operator's results; `shared`
-    is the shared join that the query reads, if it does; `sizes` as of `groups_of`. Results of other queries have become scans of
+    is the shared join that the query reads, if it does; `sizes` and `tree` as of `groups_of`. Results of other queries have become scans of
     streams.
     """
     top, free, parts, root = _divided(name, query)
@@ -128,7 +131,7 @@ def decompose(
         )
         return replace(query, root=root), (stage,)
     columns = columns_above(query.root, top, parts.factors) & free
-    join_stages = parts.join_stages(operator_id, columns, inner_of, stream_of, sizes)
+    join_stages = parts.join_stages(operator_id, columns, inner_of, stream_of, sizes, tree)
     if len(join_stages) == 1 and (signature := signature_of(query)):
         join_stages = (join_stages[0].signed(signature),)
     top_join = join_stages[0].operator
@@ -173,18 +176,8 @@ def sizes_of(query: Query, rows_of: Callable[[str], int]) -> tuple[int, ...]:
     `rows_of` counts the rows of a stream so far. Empty where one join joins all sources, where a source is no stream or a condition of
     several can fail, and where all are of one magnitude.
     """
-    if len(windows_of(_top_of(query))) < _FEWEST_IN_TREE:
-        return ()
-    _, _, parts, _ = _divided("", with_intervals(query))
-    columns = [frozenset(window.source.schema.names) for window in parts.windows]
-    if parts.validity_field is _CHANGE or len(groups_of(columns, parts.factors, binary=False)) == 1:
-        return ()
-    if any(isinstance(node, QueryScan) for window in parts.windows for node in walk(window)):
-        return ()
-    between = (
-        factor for factor in parts.factors if not any(columns_of(factor) <= names for names in columns)
-    )
-    if any(map(can_fail, between)):  # which combinations are rejected follows the order
+    parts = _parts_of_tree(query)
+    if parts is None:
         return ()
     ranges = [stored_for(window.window) for window in parts.windows]
     least = min((range_ for range_ in ranges if range_), default=1)
@@ -193,8 +186,37 @@ def sizes_of(query: Query, rows_of: Callable[[str], int]) -> tuple[int, ...]:
         count if None in ranges else count * (range_ or 0) // least
         for count, range_ in zip(rows, ranges, strict=True)
     ]
-    sizes = tuple(count.bit_length() for count in weighed)
+    sizes = tuple(map(int.bit_length, weighed))
     return sizes if len(set(sizes)) > 1 else ()
+
+
+def tree_graph(query: Query, sizes: Sequence[int]) -> TreeGraph | None:
+    """What a choice between trees of joins needs; None where rows are stored for good, or conditions connect sources in no tree, or several."""
+    parts = _parts_of_tree(query)
+    if parts is None:
+        return None
+    columns = [frozenset(window.source.schema.names) for window in parts.windows]
+    keys = shared_keys(columns, parts.factors)
+    groups = groups_of(columns, parts.factors, binary=False, sizes=sizes)
+    longest = [stored_for(window.window) for window in parts.windows]
+    if None in longest or not is_tree(len(columns), keys):
+        return None
+    names, registered = (window.alias for window in parts.windows), tuple(group.sources for group in groups)
+    return TreeGraph(tuple(names), tuple(keys), registered, max(filter(None, longest), default=0))
+
+
+def _parts_of_tree(query: Query) -> _Parts | None:
+    """The parts of a query whose streams several joins join, in an order that changes nothing but the cost."""
+    if not joins_streams(query) or len(windows_of(_top_of(query))) < _FEWEST_IN_TREE:
+        return None
+    _, _, parts, _ = _divided("", with_intervals(query))
+    columns = [frozenset(window.source.schema.names) for window in parts.windows]
+    if parts.validity_field is _CHANGE or len(groups_of(columns, parts.factors, binary=False)) == 1:
+        return None
+    if any(isinstance(node, QueryScan) for window in parts.windows for node in walk(window)):
+        return None
+    between = (factor for factor in parts.factors if not any(columns_of(factor) <= at for at in columns))
+    return None if any(map(can_fail, between)) else parts  # which combinations are rejected follows the order
 
 
 def joins_two_by_each_equality(query: Query) -> bool:
@@ -347,10 +369,11 @@ class _Parts:
         inner_of: Callable[[str], str],
         stream_of: Callable[[str], str],
         sizes: Sequence[int],
+        tree: Sequence[Sequence[int]],
     ) -> tuple[JoinStage, ...]:
         """The joins of all windows, outermost first; `columns` are read above them."""
         names = [frozenset(window.source.schema.names) for window in self.windows]
-        groups = groups_of(names, self.factors, binary=self.validity_field is _CHANGE, sizes=sizes)
+        groups = groups_of(names, self.factors, binary=self.validity_field is _CHANGE, sizes=sizes, tree=tree)
         ids = [operator_id]
         for _ in groups:
             ids.append(inner_of(ids[-1]))

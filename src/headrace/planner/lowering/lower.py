@@ -40,7 +40,7 @@ from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_repair import Repairing
 from headrace.planner.joins.join_stage import JOINS
 from headrace.planner.joins.outer_joins import OUTER_JOINS
-from headrace.planner.joins.side_aggregates import join_aggregate, of_sides, sums_products
+from headrace.planner.joins.side_aggregates import combined_by, join_aggregate, of_sides
 from headrace.planner.lowering import approximate
 from headrace.planner.lowering.correlated import check_correlated, has_correlated
 from headrace.planner.lowering.data_driven_windows import (
@@ -78,10 +78,10 @@ def lower(name: str, query: Query, operator_id: str, pairs_of: WindowJoin | None
     return rule.build(replace(lowering, rule=rule.name)).in_family()
 
 
-def is_of_products(query: Query, pairs_of: WindowJoin) -> bool:
-    """Whether a query over the pairs of a join aggregates products of columns of two of its sides."""
+def combinations_of(query: Query, pairs_of: WindowJoin) -> frozenset[type]:
+    """How a query over the pairs of a join combines columns of two of its sides in aggregates."""
     grouped = Lowering("", query, _meant(query), "", pairs_of=pairs_of).grouped
-    return grouped is not None and sums_products(pairs_of, grouped.aggregates)
+    return frozenset() if grouped is None else combined_by(pairs_of, grouped.aggregates)
 
 
 def logged(operator: Operator) -> Operator:
@@ -151,7 +151,9 @@ def _panes(lowering: Lowering) -> Operator:
 def _weighted_panes(lowering: Lowering) -> Operator:
     panes = _pane_aggregate(replace(lowering, shape=weighted(lowering.shape)))
     panes = replace(panes, sheds=True)
-    return Repairing(panes.unshared(), lowering.slot) if lowering.query.repair else panes
+    if not lowering.query.repair:
+        return panes
+    return Repairing(panes.unshared(), lowering.slot, lowering.query.settles)
 
 
 def _alternatives(lowering: Lowering) -> Alternatives:

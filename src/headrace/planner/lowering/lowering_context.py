@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
-from headrace.algebra.expressions.expression import Column, Expression, Named, columns_of, transform
+from headrace.algebra.expressions.expression import (
+    Call,
+    Cast,
+    Column,
+    Expression,
+    Named,
+    columns_of,
+    transform,
+)
 from headrace.algebra.query import Query, SortKey, StreamScan
 from headrace.algebra.windows.window import (
     Changing,
@@ -33,6 +41,7 @@ from headrace.operators.rows.row_state import Bounded, RowLayout
 from headrace.planner.lowering.correlated import regrouping
 from headrace.planner.lowering.query_shape import Shape
 from headrace.planner.lowering.row_steps import Rename, row_steps
+from headrace.schema import BIGINT
 
 
 @dataclass(frozen=True)
@@ -124,7 +133,7 @@ class Lowering:
         if isinstance(window, Lasting):
             return (self.rename(window.until),)
         if isinstance(window, Changing):
-            return (self.rename(window.change),)
+            return (self.rename(_signed_number(window)),)
         if not isinstance(window, Rows | RowsSlide | TupleSlide | Session):
             return ()
         return tuple(map(self.rename, window.partition))
@@ -263,3 +272,10 @@ def finish_of(shape: Shape) -> Finish:
         distinct=shape.distinct,
         sort=() if shape.distinct and not plain else (*order, *by_group),
     )
+
+
+def _signed_number(window: Changing) -> Expression:
+    """How many equal rows a change inserts, or, below zero, retracts."""
+    if window.times is None:
+        return window.change
+    return Call("*", (Cast(window.change, BIGINT), window.times), BIGINT)

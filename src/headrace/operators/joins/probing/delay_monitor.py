@@ -35,6 +35,7 @@ class DelayMonitor:
     latest: Instant = BEGINNING
     left_out: int = 0
     left_out_sampled: int = 0
+    from_spill: int = 0
     _delays: dict[tuple[int, int], int] = field(default_factory=dict)
     _rows: list[int] = field(default_factory=list)
     _stored: list[int] = field(default_factory=list)
@@ -90,4 +91,5 @@ class DelayMonitor:
             self.left_out_sampled,
             self.every,
             tuple(self._keys.get(side, KeyTimes()) for side in sides) if self._keys else (),
+            self.from_spill,
         )

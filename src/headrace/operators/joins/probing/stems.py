@@ -155,41 +155,53 @@ class Stem:
 
 
 def _overlapping(bounds: Bounds, hashes: Ints, piece: Sorted, longest: Duration | None) -> tuple[Ints, Ints]:
-    """For each row the first row of a piece that may hold with it, and the number of rows from there on."""
-    held, latest = bounds
-    if piece.rows > _FEW and _is_of_other_times(bounds, piece, longest):
-        none = np.zeros(len(hashes), np.int64)
+    """For each row the first row of a piece that may hold with it, and the number of rows from there on.
+
+    Rows that are a part of many have neighbouring hashes, since these are in order: so only a part of the piece is searched.
+    """
+    none = np.zeros(len(hashes), np.int64)
+    if not len(hashes):
         return none, none
-    if len(hashes) * _SPARSE >= piece.rows:
-        ranges = _by_rank(bounds, hashes, piece, longest)
-        if ranges is not None:
-            return ranges
-    first, last = piece.hash.searchsorted(hashes), piece.hash.searchsorted(hashes, "right")
-    low = first
+    start = int(piece.hash.searchsorted(hashes.min()))
+    stop = int(piece.hash.searchsorted(hashes.max(), "right"))
+    hash_, at = piece.hash[start:stop], piece.at[start:stop]
+    if not len(at) or (len(at) > _FEW and _is_of_other_times(bounds, at, longest)):
+        return none, none
+    ranges = _by_rank(bounds, hashes, hash_, at, longest) if len(hashes) * _SPARSE >= len(at) else None
+    low, matches = _by_bisection(bounds, hashes, hash_, at, longest) if ranges is None else ranges
+    return low + start, matches
+
+
+def _by_bisection(
+    bounds: Bounds, hashes: Ints, hash_: Ints, at: Ints, longest: Duration | None
+) -> tuple[Ints, Ints]:
+    """The same in rows of ascending (hash, time), each searched by itself."""
+    held, latest = bounds
+    low, last = hash_.searchsorted(hashes), hash_.searchsorted(hashes, "right")
     if longest is not None:
-        low = bisected(piece.at, first, last, held - longest, after=False)
-    high = last if (latest == FOREVER).all() else bisected(piece.at, low, last, latest, after=True)
+        low = bisected(at, low, last, held - longest, after=False)
+    high = last if (latest == FOREVER).all() else bisected(at, low, last, latest, after=True)
     return low, np.maximum(high - low, 0)
 
 
-def _is_of_other_times(bounds: Bounds, piece: Sorted, longest: Duration | None) -> bool:
-    """Whether all rows of a piece ended before, or begin after, those of any of some rows."""
+def _is_of_other_times(bounds: Bounds, at: Ints, longest: Duration | None) -> bool:
+    """Whether all rows of these times ended before, or begin after, those of any of some rows."""
     held, latest = bounds
-    if int(latest.max(initial=BEGINNING)) < int(piece.at.min()):
+    if int(latest.max(initial=BEGINNING)) < int(at.min()):
         return True
-    return longest is not None and int(piece.at.max()) + longest < int(held.min(initial=FOREVER))
+    return longest is not None and int(at.max()) + longest < int(held.min(initial=FOREVER))
 
 
 def _by_rank(
-    bounds: Bounds, hashes: Ints, piece: Sorted, longest: Duration | None
+    bounds: Bounds, hashes: Ints, hash_: Ints, at: Ints, longest: Duration | None
 ) -> tuple[Ints, Ints] | None:
-    """The same, where it pays to walk through the piece: (hash, time) of its rows become one ascending integer.
+    """The same, where it pays to walk through the rows: their (hash, time) become one ascending integer.
 
     None if that has no room in 64 bits.
     """
-    begins = np.concatenate([[True], piece.hash[1:] != piece.hash[:-1]])
-    starts, least, most = begins.nonzero()[0], int(piece.at.min()), int(piece.at.max())
-    known, span = piece.hash[starts], most - least + 2
+    begins = np.concatenate([[True], hash_[1:] != hash_[:-1]])
+    starts, least, most = begins.nonzero()[0], int(at.min()), int(at.max())
+    known, span = hash_[starts], most - least + 2
     if len(known) * span >= _WIDEST:
         return None
     rank = np.minimum(_places(known, hashes), len(known) - 1)
@@ -198,13 +210,13 @@ def _by_rank(
     all_began = int(latest.min()) >= most
     keys = base
     if not (all_hold and all_began):
-        keys = (np.cumsum(begins) - 1) * span + (piece.at - least)
+        keys = (np.cumsum(begins) - 1) * span + (at - least)
     if all_hold:
         first = starts[rank]
     else:
         first = keys.searchsorted(base + np.clip(held - (longest or 0), least, most + 1) - least)
     if all_began:
-        last = np.append(starts[1:], piece.rows)[rank]
+        last = np.append(starts[1:], len(at))[rank]
     else:
         last = keys.searchsorted(base + np.minimum(latest, most) - least, side="right")
     return first, np.where(known[rank] == hashes, np.maximum(last - first, 0), 0)
