@@ -78,8 +78,12 @@ SEVERAL = {
     " WHERE x.k = y.k",
     "closed": "SELECT xt, COUNT(*) AS n, SUM(v) AS t FROM (SELECT x.at AS xt, y.x AS v FROM s x, s y WHERE x.k = y.k AND"
     " y.at BETWEEN x.at AND x.at + INTERVAL 2 SECONDS) AS p [RANGE TUMBLING ALL] GROUP BY xt",
+    "of_a_side": "SELECT COUNT(*) AS n, SUM(v) AS t FROM (SELECT x.at AS xt, y.x AS v FROM s x, s y WHERE x.k = y.k AND"
+    " y.at BETWEEN x.at AND x.at + INTERVAL 2 SECONDS) AS p [RANGE 4 SECONDS SLIDE 2 SECONDS WATTR xt]",
 }
-"""Several streams as one, and joined: their pairs are emitted an epoch later, those of relations two; groups of pairs that close by themselves."""
+"""Several streams as one, and joined: their pairs are emitted an epoch later, those of relations two; groups of pairs, and windows over
+the time of one side, that close by themselves.
+"""
 
 Row = dict[str, Any]
 

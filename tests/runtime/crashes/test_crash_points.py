@@ -40,7 +40,7 @@ ALTERED = QUERIES["arrived"]
 BATCH = pa.table({"v": pa.array([1, 2, 3], pa.int64())})
 PUSHED = "CREATE STREAM p (v BIGINT) USING push; CREATE QUERY pushed AS SELECT SUM(v) AS total FROM p"
 FEW["odd"] = "SELECT k, 10 / x AS part FROM s"
-MORE = {"levels": {name: SEVERAL[name] for name in ("held", "closed")}}
+MORE = {"levels": {name: SEVERAL[name] for name in ("held", "closed", "of_a_side")}}
 """By operation: queries that are there for it alone, since each makes every point dearer."""
 FILES = [[*file, {**file[0], "at": None}] for file in cut(made_rows(21, 48), *range(6, 48, 6))]
 """Every file has a row that the stream refuses, and most one on which a query fails."""

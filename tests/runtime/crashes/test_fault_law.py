@@ -345,5 +345,5 @@ def test_the_same_holds_where_something_cannot_be_read(
             break
         outcomes.add(getattr(failure, "outcome", None))
         fails_at += 1
-    assert fails_at > 3
+    assert fails_at >= 3
     assert "absent" in outcomes

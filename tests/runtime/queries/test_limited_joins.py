@@ -25,6 +25,10 @@ CREATE STREAM b (k BIGINT, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at"""
 PAIRS = (
     "SELECT ISTREAM(x.k, x.v, y.v AS w) FROM a x [RANGE 60 SECONDS], b y [RANGE 60 SECONDS] WHERE x.k = y.k"
 )
+THREE = (
+    "SELECT ISTREAM(x.k, x.v, y.v AS w) FROM a x [RANGE 60 SECONDS], b y [RANGE 60 SECONDS], b z [RANGE 5 SECONDS]"
+    " WHERE x.k = y.k AND z.k = x.k"
+)
 Pair = tuple[int, int, int]
 
 
@@ -76,19 +80,20 @@ def test_below_the_limit_it_is_the_exact_join(hub: Hub) -> None:
     assert hub.status()["key_samples"] == {}
 
 
-@settings(max_examples=12)
+@settings(max_examples=16)
 @given(data=st.data())
 def test_beyond_it_some_keys_are_joined_wholly_and_the_error_is_stated(data: st.DataObject) -> None:
     """Any limit, tasks, restarts: rows that may still be joined are at most the limit after the next epoch; pairs are a part of all;
     keys that are still in the sample have all their pairs; the number of the others is within the stated error, or near it.
     """
     most = data.draw(st.sampled_from((100, 400, 1000)), "limit")
+    text = data.draw(st.sampled_from((PAIRS, THREE)), "join")
     with tempfile.TemporaryDirectory() as folder:
         hub = opened(folder, data.draw(st.integers(1, 3), "tasks"))
         try:
             hub.execute(STREAMS)
-            create(hub, most)
-            hub.register(PAIRS, "exact")
+            create(hub, most, text=text)
+            hub.register(text, "exact")
             for epoch in range(5):
                 push(hub, data.draw(st.integers(0, 99), "seed"), 10 * epoch, data.draw(st.integers(50, 300)))
                 if data.draw(st.booleans(), "restart"):

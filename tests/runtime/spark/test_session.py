@@ -172,7 +172,9 @@ LAUNCHED = textwrap.dedent(
         "spark.driver.extraJavaOptions": "-Dasked='two words'",
     }
     launched = launch(1, scratch=Path(sys.argv[1]), heap="300m", extra=asked)
-    line = psutil.Process(launched.jvm.process.pid).cmdline()
+    process = psutil.Process(launched.jvm.process.pid)
+    while not "".join((line := process.cmdline())[:1]).endswith("java"):  # a copy of Python, then a shell, become Java
+        pass
     launched.end()
     print([option for option in ("-Xmx300m", "-Xms300m", "-XX:+AlwaysPreTouch", "-Dasked=two words") if option not in line])
     """

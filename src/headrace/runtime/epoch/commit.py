@@ -29,6 +29,7 @@ from headrace.runtime.messages.task_messages import (
     stream_receipts,
 )
 from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.plan.adaptive.join_trees import readers_moved
 from headrace.runtime.plan.adaptive.key_samples import KEY_SAMPLES, with_key_samples
 from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.runtime.progress.committed_progress import committed_progress, progress_of
@@ -219,7 +220,8 @@ def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manif
                 record = replace(committed, until=max(committed.until, until))
                 added[stream.name] = index.following(record, stream)
     facts = without_dropped(old.facts, remaining)
-    return replace(old, streams=streams.changed(added), lists=lists, facts=facts)
+    moved = old.operators.changed(readers_moved(old, new))
+    return replace(old, streams=streams.changed(added), lists=lists, facts=facts, operators=moved)
 
 
 def each_by_itself(manifest: Manifest) -> Manifest:
@@ -296,6 +298,7 @@ def _archived(
             plan.relations,
             plan.sample_rate_of(name),
             {id_: seen for id_, seen in shares.items() if plan.operators[id_].stream == name},
+            progress_after[name].max_event_time,
         )
     return entries
 
@@ -409,7 +412,7 @@ def _after(
     )
     is_live = progress.replayed == after.length_of(operator.stream) and emitted_to == stream.punctuation
     heeds = bool(definition.progress.groups or progress.group_punctuations)
-    heeds |= bool(group_punctuation_columns(operator, rule))
+    heeds |= bool(group_punctuation_columns(operator, rule)) or union_streams.bound_of(definition).of_sources
     if is_live and advances and work.operators.followers and not heeds:
         return replace(progress, emitted_to=BEGINNING, replayed=0, follows=operator.stream)
     return progress

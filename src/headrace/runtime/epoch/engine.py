@@ -44,7 +44,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.runtime.plan import derived_streams
-from headrace.runtime.plan.adaptive.overload_control import FinishedEpoch, decided, epoch_rows
+from headrace.runtime.plan.adaptive.overload_control import FinishedEpoch, decided, rows_by_turns
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
 from headrace.runtime.plan.stale_statements import adds_query, refuse_if_idle, refuse_if_overtaken
@@ -54,7 +54,7 @@ from headrace.runtime.progress.participants import backfilling
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.repair.repair_epochs import Repairs
 from headrace.runtime.results.merging import Merging
-from headrace.runtime.samples.run_samples import Sampling
+from headrace.runtime.samples.archive_files import ArchiveFiles
 from headrace.runtime.tasks.state import provisional_results
 from headrace.store.logs.manifest import Manifest
 from headrace.store.maintenance.garbage_collection import Collected
@@ -86,7 +86,7 @@ class Engine:
     retention: Retention = field(default_factory=Retention)
     vacuuming: Vacuuming = field(init=False)
     merging: Merging = field(init=False)
-    sampling: Sampling = field(init=False)
+    archive_files: ArchiveFiles = field(init=False)
     on_published: Callable[[], None] = lambda: None
     """Called as soon as an epoch is published."""
     unread: dict[str, SourceChanged] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Engine:
         self.housekeeping = Housekeeping(self.home, self.intake, self.clock)
         self.backfill_planner = BackfillPlanner(self.home)
         self.vacuuming, self.merging = Vacuuming(self.home), Merging(self.home)
-        self.sampling = Sampling(self.home)
+        self.archive_files = ArchiveFiles.of(self.home)
         self.rounds = Rounds(self.home, self.executor, self.clock, self.tasks, self.backfill_planner)
         self.system_feed = SystemFeed(self.intake)
         self.take_over()
@@ -358,11 +358,11 @@ class Engine:
         With `gathers` rows wait for others as long as their stream's `latency` allows.
         """
         due, splits, ordinals = FOREVER, list[tuple[Split, int]](), dict[str, tuple[int, ...]]()
-        sources, admission = index_of(self.plan).sources, self.admission.at_most(epoch_rows(self.manifest))
+        sources, most = index_of(self.plan).sources, rows_by_turns(self.manifest, self.intake.waiting)
         for definition in sources:
-            name = definition.name
-            waiting = self.intake.waiting(name)
-            chosen = admission.for_easy(waiting, self.executor.easy_rows).take(waiting, definition)
+            name, waiting = definition.name, self.intake.waiting(definition.name)
+            admission = self.admission.at_most(most(name)).for_easy(waiting, self.executor.easy_rows)
+            chosen = admission.take(waiting, definition)
             if chosen:
                 due = min(due, gathered_at(definition, waiting, chosen, self.clock()))
                 splits += [
@@ -449,22 +449,22 @@ class Engine:
         executed = stopwatch.perf_counter()
         planned, seen = self._publish(epoch, executed - started)
         self.intake.consumed(epoch.work.taken)
-        if entries := self.rounds.entries(self.manifest):
-            self.log(*entries)
         self.housekeeping.collect_if_due(self._saved.files)
         self._vacuum_if_due()
         self.merging.look(self.manifest, self.plan, in_thread=self.housekeeping.is_background)
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
         seen = seen or observe(planned, epoch.work, epoch.receipts, self.plan, {}, self.clock())
-        seen = replace(seen, seconds={**seen.seconds, **seconds})
+        seen = replace(seen, seconds={**seen.seconds, **seconds}, choices=self.rounds.choices)
         self.replay_schedule.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
+        if entries := self.rounds.entries(self.manifest):
+            self.log(*entries)
         return seen
 
     def _vacuum_if_due(self) -> None:
         reading = commit.archive_readers(self.manifest, self.plan, self.home.store.read)
         sources, in_thread = index_of(self.plan).sources, self.housekeeping.is_background
         self.vacuuming.look(self.manifest, sources, reading, in_thread=in_thread)
-        self.sampling.look(self.manifest, sources, in_thread=in_thread)
+        self.archive_files.look(self.manifest, sources, in_thread=in_thread)
 
     def vacuum(self) -> None:
         """Reduce the archives by the present age of their rows, and publish it."""
@@ -481,7 +481,7 @@ class Engine:
         files, work, intake = epoch.files, epoch.work, self.intake
         settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
         settled = self.vacuuming.settled(settled, commit.archive_readers(settled, self.plan, files.read))
-        settled = self.sampling.settled(self.merging.settled(settled, files), files)
+        settled = self.archive_files.settled(self.merging.settled(settled, files), files)
         index, before, seen = index_of(self.plan), self.published, None
         finished = FinishedEpoch(work, epoch.receipts, seconds, self.clock())
         sources_of = lambda stream: index.clock_of(stream).sources  # noqa: E731

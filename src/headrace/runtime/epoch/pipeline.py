@@ -120,7 +120,7 @@ class Pipeline:
         length = self.home.list_of(self.home.latest(), "results").length
         seen = 0 if from_start else length
         while True:
-            alive, manifest = self.loop.is_running, self.home.latest()
+            alive, manifest = self.loop.is_running, self.loop.engine.published
             length = self.home.list_of(manifest, "results").length
             yield from result_log.epochs_of(self.home, manifest, operator, seen)
             fresh, seen = length > seen, length

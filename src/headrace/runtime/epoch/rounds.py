@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
+from headrace.adaptive.filters.settled_order import ChoiceTime
 from headrace.catalog.catalog import Catalog
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
@@ -19,6 +20,7 @@ from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.observe import scans_of
 from headrace.runtime.epoch.task_orders import TaskMessages, scan_messages, state_messages, upper_levels
 from headrace.runtime.home.home import Home
+from headrace.runtime.home.run_cache import keep_received_results
 from headrace.runtime.ingest.level_input import Due, LevelInput
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
@@ -26,12 +28,15 @@ from headrace.runtime.messages.task_messages import Participants, StateReceipt
 from headrace.runtime.plan.adaptive.filter_orders import FilterOrders, observed_filters
 from headrace.runtime.plan.adaptive.join_caches import JoinCaches, observed_caches
 from headrace.runtime.plan.adaptive.join_orders import JoinOrders, observed_probes
+from headrace.runtime.plan.adaptive.join_trees import JoinTrees
 from headrace.runtime.plan.adaptive.memory_budget import MemoryBudget
 from headrace.runtime.plan.adaptive.partner_bounds import PartnerBounds, observed_delays
+from headrace.runtime.plan.adaptive.spilled_rows import with_spill_counts
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
 from headrace.runtime.progress.participants import Pauses, participants
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.repair.repair_facts import held
 from headrace.runtime.tasks.state.emission_limits import least
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles
@@ -113,6 +118,7 @@ class Rounds:
     _filter_orders: FilterOrders = field(default_factory=FilterOrders)
     _join_orders: JoinOrders = field(default_factory=JoinOrders)
     _join_caches: JoinCaches = field(default_factory=JoinCaches)
+    _join_trees: JoinTrees = field(default_factory=JoinTrees)
     _partner_bounds: PartnerBounds = field(default_factory=PartnerBounds)
     _accepted: str = ""
     """The last execution that was published."""
@@ -123,10 +129,13 @@ class Rounds:
     def __post_init__(self) -> None:
         self.memory = MemoryBudget(self.home.store)
 
-    def entries(self, published: Manifest) -> list[dict[str, str]]:
-        """Entries of the query log that follow from the last epochs: of queries that failed too often, and for the memory budget."""
+    def entries(self, published: Manifest) -> list[dict[str, Any]]:
+        """Entries of the query log that follow from the last epochs: of queries that failed too often, for the memory budget, and of trees
+        of joins that grow or come into force.
+        """
         catalog = self.home.catalog
-        return [*self.failing.entries(catalog), *self.memory.entries(published, catalog)]
+        trees = self._join_trees.entries(published, catalog, self.plan)
+        return [*self.failing.entries(catalog), *self.memory.entries(published, catalog), *trees]
 
     def forget(self) -> None:
         """Start as after a take-over: no execution counts any more."""
@@ -135,6 +144,8 @@ class Rounds:
     def accept(self, epoch: Epoch) -> None:
         """Take in that an epoch was published."""
         self._accepted = epoch.execution
+        if not epoch.work.is_replay:
+            self._join_trees.take(epoch.receipts, self.catalog, self.plan)
         tasks, epochs = self._last_tasks
         self._last_tasks = epoch.tasks, epochs + 1 if epoch.tasks == tasks else 1
 
@@ -145,6 +156,7 @@ class Rounds:
 
     def run(self, manifest: Manifest, work: EpochWork) -> Epoch:
         """Run an epoch; operators that fail above the first level are left out of all of it."""
+        work = held(manifest, self.plan, work)
         while True:
             epoch = self.begin(manifest, work)
             try:
@@ -180,7 +192,14 @@ class Rounds:
         after = self._filter_orders.decided(after, observed_filters(scans_of(receipts)))
         after = self._join_orders.decided(after, observed_probes(receipts), self.plan)
         after = self._join_caches.decided(after, observed_caches(receipts), self.plan)
-        return self._partner_bounds.decided(after, observed_delays(receipts), self.plan)
+        delays = observed_delays(receipts)
+        after = with_spill_counts(after, delays, self.plan)
+        return self._partner_bounds.decided(after, delays, self.plan)
+
+    @property
+    def choices(self) -> Mapping[str, ChoiceTime]:
+        """By conjunction and side of a join, what the choice of its order took after the last epoch."""
+        return {**self._filter_orders.spent, **self._join_orders.spent}
 
     def messages(self, manifest: Manifest, epoch: Epoch | None = None) -> TaskMessages:
         """The common part of the messages of a new execution after a manifest, in an epoch or by itself."""
@@ -259,6 +278,9 @@ class Rounds:
         after: Manifest,
     ) -> None:
         """Take in an execution that has succeeded."""
+        for file in commit.result_files(receipts):
+            if file.content:
+                keep_received_results(self.home.store, file.name, file.content)
         self.failing.succeeded(work.operators)
         self._due.follow(receipts)
         epoch.take(work, receipts, orders.execution, after)

@@ -24,6 +24,11 @@ def archive_run(stream: str, epoch: int, task: int) -> str:
     return f"archive/{file_name(stream)}/{_unique(epoch, task)}.parquet"
 
 
+def joined_runs(stream: str, first: int, entries: int) -> str:
+    """The runs of so many entries of a stream's archive list, from the entry `first` on."""
+    return f"archive/{file_name(stream)}/{first:012d}+{entries}-{uuid.uuid4().hex[:12]}.parquet"
+
+
 def sample(stream: str, first: int) -> str:
     """A sample of a stream's archive runs, from the entry `first` of its list on; in no folder with runs, of which it repeats rows."""
     return f"samples/{file_name(stream)}/{first:012d}-{uuid.uuid4().hex[:12]}.parquet"

@@ -53,7 +53,7 @@ def _measured(operators: Mapping[str, Mapping[str, int]], of_query: frozenset[st
     total = OperatorObservation()
     for name in of_query & operators.keys():
         total = total.plus(
-            OperatorObservation(**{field: operators[name].get(field, 0) for field in total.__slots__})
+            OperatorObservation(**{field: operators[name].get(field, 0) for field in total._fields})
         )
     return total
 

@@ -31,6 +31,7 @@ def quality_status(manifest: Manifest, catalog: Catalog) -> dict[str, Any] | Non
         "headroom": HEADROOM,
         "saturation": report.saturation or None,
         "changes": report.changes,
+        "turns": dict(report.turns),
         "queries": {
             name: {
                 "utility": query_worth.utility,
@@ -89,6 +90,12 @@ def load_line(manifest: Manifest) -> Iterator[str]:
     report = overload_report(manifest)
     if report is not None:
         yield f"utility {report.utility:.2f} of {len(report.worth)}; {_load(report)}"
+        if report.turns:
+            rows = (
+                f"{stream} {rows:,} rows" if rows else f"{stream} waits"
+                for stream, rows in report.turns.items()
+            )
+            yield f"the next epoch has no time for all that waits: {', '.join(rows)}"
 
 
 def _load(report: OverloadReport) -> str:

@@ -51,11 +51,7 @@ class RotatingMetrics:
         if len(seen.operators) <= most and not self._waiting:
             self._left -= len(seen.operators)
             return seen.as_dict()
-        for name, observation in seen.operators.items():
-            total = self._waiting.get(name)
-            self._waiting[name] = (
-                (observation, 1) if total is None else (total[0].plus(observation), total[1] + 1)
-            )
+        self._add(seen.operators)
         due = [*new, *islice(self._waiting, max(0, most - len(new)))]
         shown = {name: self._waiting.pop(name) for name in dict.fromkeys(due)}
         self._left -= len(shown)
@@ -69,6 +65,19 @@ class RotatingMetrics:
             if epochs > 1:
                 metrics[name]["epochs"] = epochs
         return {**line, "omitted_operators": len(seen.operators.keys() - shown.keys())}
+
+    def _add(self, operators: Mapping[str, OperatorObservation]) -> None:
+        """Add an epoch to the sums; those of thousands that share a record stay one."""
+        sums: dict[tuple[int, int], tuple[OperatorObservation, OperatorObservation, OperatorObservation]] = {}
+        for name, observation in operators.items():
+            total = self._waiting.get(name)
+            if total is None:
+                self._waiting[name] = observation, 1
+                continue
+            key = id(total[0]), id(observation)
+            if key not in sums:
+                sums[key] = total[0], observation, total[0].plus(observation)
+            self._waiting[name] = sums[key][2], total[1] + 1
 
 
 def lines_per_rotation(operators: int, most: int = MOST) -> int:
@@ -89,7 +98,7 @@ def of_operators(
         for name, counters in line["operators"].items():
             if name in selected:
                 observation = OperatorObservation(
-                    **{measure: counters.get(measure, 0) for measure in OperatorObservation.__slots__}
+                    **{measure: counters.get(measure, 0) for measure in OperatorObservation._fields}
                 )
                 epochs = counters.get("epochs", 1)
                 spans = min(len(lines), len(lines) - number - 1 + epochs)
@@ -116,5 +125,5 @@ class _Sum:
     def over_all(self) -> OperatorObservation:
         if self.spans == self.epochs:
             return self.observation
-        measures = (getattr(self.observation, measure) for measure in OperatorObservation.__slots__)
+        measures = (getattr(self.observation, measure) for measure in OperatorObservation._fields)
         return OperatorObservation(*(measure * self.spans // self.epochs for measure in measures))

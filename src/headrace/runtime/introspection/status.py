@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 from headrace.runtime.plan.adaptive.memory_use import memory_status
 from headrace.runtime.plan.adaptive.partner_bounds import bounds_by_query
+from headrace.runtime.plan.adaptive.spilled_rows import spilled_by_query
 from headrace.runtime.repair.repair_report import repairs_status
 
 
@@ -48,6 +50,10 @@ def status(
         "rejected": failed_rows(pipeline),
         "key_samples": left_out(pipeline),
         "found_constraints": found_constraints(pipeline),
+        "spilled": {
+            name: asdict(spilled)
+            for name, spilled in spilled_by_query(pipeline.home.store, manifest, catalog).items()
+        },
         "closing_rejected": {name: len(reasons) for name, reasons in pipeline.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
         "result_files": _result_files(Path(pipeline.home.store.root)),

@@ -43,6 +43,7 @@ class PlannedOperator:
     retention: Retention | None = None
     """How long its results are kept; None: without limit."""
     is_inlined_view: bool = False
+    settles: bool = False
     """Whether other queries read it as a relation: they inline its text and do not read its results."""
     quality: QualityOfService | None = None
     """What its answers are worth by delay and loss; None where the query does not state it."""
@@ -71,6 +72,11 @@ class EpochPlan:
     def qualities(self) -> Mapping[str, QualityOfService]:
         """The quality of service of operators that state one, by id."""
         return {id_: planned.quality for id_, planned in self.planned.items() if planned.quality is not None}
+
+    @cached_property
+    def settling(self) -> frozenset[str]:
+        """Those of them that emit each window once, when it is exact: other queries read them."""
+        return frozenset(id_ for id_, planned in self.repairing.items() if planned.settles)
 
     @cached_property
     def repairing(self) -> Mapping[str, PlannedOperator]:

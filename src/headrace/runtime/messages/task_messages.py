@@ -331,13 +331,15 @@ def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, 
 class ResultsFile(Message):
     """A run of results; `queries` maps an operator to (rows, least emission instant, greatest emission instant).
 
-    `number`: its place among those of a process's state tasks, in the order in which they got results.
+    `number`: its place among those of a process's state tasks, in the order in which they got results. `content`: the bytes of a
+    small one, so that followers in the driver's process do not open it.
     """
 
     name: str
     retention: str
     queries: Mapping[str, tuple[int, int, int]]
     number: int = 0
+    content: bytes = b""
 
     def as_entry(self, epoch: int) -> dict[str, Any]:
         """The entry of the results list."""

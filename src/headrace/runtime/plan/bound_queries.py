@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from headrace.algebra.query import Query
+from headrace.algebra.query import Query, StreamScan, every_node
 from headrace.catalog.catalog import Catalog, CatalogQuery
+from headrace.catalog.definition_json import to_json
 from headrace.catalog.definitions import (
     FunctionDefinition,
     QueryDefinition,
@@ -158,3 +159,10 @@ def lowered(
 def bound(catalog: Catalog, catalog_query: CatalogQuery) -> Query:
     """The algebra of a query of the catalog."""
     return bind_text(catalog, catalog_query.definition.text, catalog_query.definition.zone)
+
+
+def streams_made_by(catalog: Catalog, query: Query) -> list[dict[str, Any]]:
+    """The log entries that make the built-in streams which a query is the first to read."""
+    named = {node.name for node in every_node(query) if isinstance(node, StreamScan)}
+    new = (built_in(name) for name in sorted(named) if catalog.stream(name) is None)
+    return [{"do": "create_stream", "stream": to_json(stream)} for stream in new if stream is not None]

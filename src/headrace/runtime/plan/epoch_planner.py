@@ -11,24 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from headrace.algebra.query import Node, Query, QueryScan, StreamScan, UnionAll, find_window, walk
 from headrace.algebra.windows.window import Landmark, TimeSlide
-from headrace.catalog.catalog import OF_PRODUCTS, OF_SIDES, Catalog, CatalogQuery, is_of_query
-from headrace.catalog.definitions import (
-    StreamDefinition,
-)
+from headrace.catalog.catalog import OF_PRODUCTS, OF_SIDES, OF_SUMS, Catalog, CatalogQuery, is_of_query
+from headrace.catalog.definitions import JoinTree, StreamDefinition
 from headrace.operators.base.operator import Operator
+from headrace.operators.joins.side_products import SideProduct, SideSum
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.planner.joins.interval_joins import with_intervals
-from headrace.planner.joins.join_stage import JoinStage, only_window_join
+from headrace.planner.joins.join_stage import JoinStage, growing, only_window_join
 from headrace.planner.joins.now_joins import with_pairs_of_now
 from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
 from headrace.planner.joins.row_window_relations import with_relations
 from headrace.planner.joins.stream_constraints import constrained, unconstrained
 from headrace.planner.joins.stream_joins import decompose, joins_streams
-from headrace.planner.lowering.lower import is_of_products, logged
+from headrace.planner.lowering.lower import combinations_of, logged
 from headrace.planner.lowering.materialization import Source
 from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator, Retention
 from headrace.runtime.plan import derived_streams, union_streams
@@ -213,27 +212,21 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 nodes = walk(query.root)
             join_stages: tuple[JoinStage, ...] = ()
             if joins_streams(query):
-                query, join_stages = _decomposed(catalog_query, query, operator_id, streams)
+                query, join_stages = _with_joins(catalog_query, query, operator_id, planned, streams)
                 nodes = walk(query.root)
-                is_whole = operator_id == catalog_query.operator_id
-                most_rows = catalog_query.definition.max_join_rows if is_whole else None
-                _add_joins(join_stages, planned, streams, catalog_query, most_rows)
             streams |= {
                 node.name: union_streams.union_of(node, streams)
                 for node in nodes
                 if isinstance(node, UnionAll)
             }
-            materialize = (
-                catalog_query.definition.materialize
-                if operator_id == catalog_query.operator_id
-                else "complete"
-            )
+            is_own = operator_id == catalog_query.operator_id
+            materialize = catalog_query.definition.materialize if is_own else "complete"
             source = replace(source_of(streams, nodes), pairs_of=_own_join(catalog_query, query, join_stages))
             operator = lowered(name, query, operator_id, materialize, source)
             if join_stages and operator.stream == join_stages[0].union.name:  # it makes no pairs
                 del planned[join_stages[0].operator.id]
                 del streams[derived_streams.name_of(join_stages[0].operator.id)]
-            if operator_id != catalog_query.operator_id and query.emission == "relation":
+            if not is_own and query.emission == "relation":
                 operator = logged(operator)
             channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
             stream = streams.get(operator.stream)
@@ -249,6 +242,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 _retention(catalog_query.definition.retain, operator_id, meaning),
                 quality=quality,
                 repairs=query.repair,
+                settles=query.settles,
             )
     planned |= _with_readers_together(islice(planned.values(), len(plan.planned), None), planned, streams)
     for view in inlined_views & planned.keys():
@@ -264,22 +258,50 @@ def _closes_by_group(operator: Operator, stream: StreamDefinition) -> bool:
     return bool(columns) and bool(operator.without_family().group_columns(columns))
 
 
-def _decomposed(
-    catalog_query: CatalogQuery, query: Query, operator_id: str, streams: Mapping[str, StreamDefinition]
+def _with_joins(
+    catalog_query: CatalogQuery,
+    query: Query,
+    operator_id: str,
+    planned: dict[str, PlannedOperator],
+    streams: dict[str, StreamDefinition],
 ) -> tuple[Query, tuple[JoinStage, ...]]:
-    """The query over the results of its joins of streams, and the joins."""
+    """The query over the results of its joins, and these, which are added; and those of a tree that grows."""
+    definition, is_whole = catalog_query.definition, operator_id == catalog_query.operator_id
+    grows = definition.growing_tree if is_whole else None
+    if grows is not None:
+        _, stages = _decomposed(catalog_query, query, operator_id, streams, grows)
+        _add_joins(growing(stages), planned, streams, catalog_query, None)
+    tree = definition.join_tree if is_whole else None
+    query, join_stages = _decomposed(catalog_query, query, operator_id, streams, tree)
+    most_rows = definition.max_join_rows if is_whole else None
+    _add_joins(join_stages, planned, streams, catalog_query, most_rows)
+    return query, join_stages
+
+
+def _decomposed(
+    catalog_query: CatalogQuery,
+    query: Query,
+    operator_id: str,
+    streams: Mapping[str, StreamDefinition],
+    tree: JoinTree | None,
+) -> tuple[Query, tuple[JoinStage, ...]]:
+    """The query over the results of its joins of streams, and the joins; `tree`: their order, if another than the first was chosen."""
     name, join = catalog_query.definition.name, catalog_query.definition.join
     stored_without_end = join and catalog_query.layout < OF_SIDES  # as earlier versions planned shared joins
     if not stored_without_end:
         query = with_intervals(query)
-    names = (derived_streams.inner_of, derived_streams.name_of)
+    names = (
+        derived_streams.joins_of_tree(operator_id, 0 if tree is None else tree.number),
+        derived_streams.name_of,
+    )
     if joins_changes(query):
         return decompose_outer(name, query, operator_id, *names)
     is_whole = operator_id == catalog_query.operator_id  # not a SELECT in FROM
     sizes = catalog_query.definition.join_sizes if is_whole else ()
-    query, join_stages = decompose(name, query, operator_id, *names, join, sizes)
-    finds = catalog_query.definition.join_constraints == "find"
-    return query, tuple(constrained(stage, streams, finds=finds) for stage in join_stages)
+    groups = () if tree is None else tree.groups
+    query, join_stages = decompose(name, query, operator_id, *names, join, sizes, groups)
+    finds, spill = catalog_query.definition.join_constraints == "find", catalog_query.definition.spill
+    return query, tuple(constrained(stage, streams, finds=finds, spill=spill) for stage in join_stages)
 
 
 def _add_joins(
@@ -297,6 +319,10 @@ def _add_joins(
             planned[join.operator.id] = join
 
 
+_WITHOUT_PAIRS: Final[Mapping[type, int]] = {SideProduct: OF_PRODUCTS, SideSum: OF_SUMS}
+"""Since which layout aggregates of such a combination of two sides need no pairs."""
+
+
 def _own_join(
     catalog_query: CatalogQuery, query: Query, join_stages: Sequence[JoinStage]
 ) -> WindowJoin | None:
@@ -304,7 +330,8 @@ def _own_join(
     definition = catalog_query.definition
     stores_pairs = definition.join or catalog_query.layout < OF_SIDES or definition.max_join_rows is not None
     join = None if stores_pairs else unconstrained(only_window_join(join_stages))
-    if join is not None and catalog_query.layout < OF_PRODUCTS and is_of_products(query, join):
+    needed_pairs = {kind for kind, layout in _WITHOUT_PAIRS.items() if catalog_query.layout < layout}
+    if join is not None and needed_pairs and combinations_of(query, join) & needed_pairs:
         return None
     return join
 
@@ -324,8 +351,15 @@ def _with_readers_together(
         stream = streams.get(reader.operator.stream)
         if stream is not None and stream.using in (derived_streams.USING, union_streams.USING):
             clock, behind = clocks.of(stream.name)
-            results = f"@{clock.level} {' '.join(clock.sources)} {behind}"
-            operator = reader.operator.among_readers_of(results)
+            results, bound = (
+                f"@{clock.level} {' '.join(clock.sources)} {behind}",
+                union_streams.bound_of(stream),
+            )
+            if bound.of_sources:
+                operator = reader.operator.without_family()
+            else:
+                rounded = f" {bound.unit}" if bound.unit > 1 else ""
+                operator = reader.operator.among_readers_of(results + rounded)
             readers[operator.id] = replace(reader, operator=operator)
     return readers
 
@@ -336,7 +370,8 @@ def _planned_join(
     catalog_query: CatalogQuery,
     most_rows: int | None,
 ) -> PlannedOperator:
-    retain = streams[derived_streams.name_of(join_stage.operator.id)].retain
+    pairs = streams.get(derived_streams.name_of(join_stage.operator.id))
+    retain = 0 if pairs is None else pairs.retain
     join = join_stage.operator.with_most_rows(most_rows)
     if any(streams[name].progress.groups for name, _ in join_stage.union.inputs):
         join = join.heeding_key_promises()
@@ -372,7 +407,12 @@ def _over_streams(
             source, read = owner.operator_id, bound(catalog, owner)
             sources[scan.name.lower()] = source
         retention = _retention(owner.definition.retain, source, read)
-        streams[derived_streams.name_of(source)] = derived_streams.stream_of(source, read, retention)
+        results = streams[derived_streams.name_of(source)] = derived_streams.stream_of(
+            source, read, retention
+        )
+        if scan.time is not None:
+            at_times = derived_streams.at_times_of(results, scan.time, streams)
+            streams[at_times.name] = at_times
     if not any(isinstance(node, QueryScan) for node in walk(meaning.root)):
         return meaning
     return derived_streams.over_streams(meaning, inner, sources)

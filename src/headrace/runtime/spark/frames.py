@@ -21,6 +21,7 @@ from headrace.runtime.epoch import push
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import file_name, segments
 from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.tasks.scan.row_reader import position_of
 from headrace.schema import Field as SchemaField
 from headrace.schema import Schema, from_arrow
 
@@ -187,11 +188,15 @@ def archive(pipeline: Pipeline, stream: str, fraction: float = 1.0) -> DataFrame
         ArchiveEntry.from_json(e)
         for e in pipeline.home.entries(pipeline.home.latest(), f"archive:{definition.name}")
     ]
-    files = [str(Path(pipeline.home.store.root) / name) for entry in entries for name in entry.files]
+    names = dict.fromkeys(name for entry in entries for name in entry.files)
+    files = [str(Path(pipeline.home.store.root) / name) for name in names]
     session = pipeline.session()
     if not files:
         return session.createDataFrame(definition.schema.arrow().empty_table())
     rows = session.read.parquet(*files).where(f"{FATE} = 0")
+    if any(entry.within for entry in entries):  # in a file there are rows that have expired, too
+        first = min((entry.ordinals[0] for entry in entries if entry.ordinals), default=0)
+        rows = rows.where(f"{POSITION} >= {position_of(first)}")
     if fraction < 1:
         rows = rows.where(f"{BLOCK} < {blocks_for(fraction, definition.blocks)}")
     return rows.drop(POSITION, AT, FATE, BLOCK)

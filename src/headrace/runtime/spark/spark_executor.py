@@ -23,7 +23,7 @@ from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, S
 from headrace.runtime.spark.session import was_interrupted
 from headrace.runtime.spark.standing.pace import EASY_ROWS
 from headrace.runtime.spark.standing.standing_tasks import StandingTasks, Use
-from headrace.runtime.spark.standing.task_functions import Failure, advance, scan, without_failures
+from headrace.runtime.spark.standing.task_functions import Failure, advance, packed, scan, without_failures
 
 if TYPE_CHECKING:
     from headrace.runtime.spark.given_session import GivenSession
@@ -194,7 +194,8 @@ def _owner(task: int) -> int:
 
 def _scan(messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     for message in messages:
-        yield from scan(pickle.loads(message))
+        for task, blob in scan(pickle.loads(message)):
+            yield task, packed(blob)
 
 
 class _State:

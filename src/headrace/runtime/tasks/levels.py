@@ -8,7 +8,7 @@ writes its state and its results once, after the last level. Otherwise an epoch 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -20,9 +20,9 @@ from headrace.runtime.tasks.scan.scan_task import scan_blobs
 from headrace.runtime.tasks.state.state_task import StateTask
 
 
-def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
+def run_state(message: StateMessage, blobs: Sequence[ScanBlob]) -> StateReceipt:
     """The receipt of a state task that is the only one of its process."""
-    (receipt,) = run_states([message], {message.task: [ScanBlob.unpack(blob) for blob in blobs]})
+    (receipt,) = run_states([message], {message.task: blobs})
     return receipt
 
 

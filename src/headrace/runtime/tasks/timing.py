@@ -15,8 +15,8 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.observation import WorkObservation
-from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.base.batch import Batch
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import Operator
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.scan_output import ScanOutput
@@ -53,7 +53,7 @@ class Timed:
         isolated: Collection[str],
     ) -> Timed:
         """The scan group of operators with this kind of sharing."""
-        queries = tuple(operator.id for operator in operators)
+        queries = tuple([operator.id for operator in operators])
         by_itself = queries[0] in isolated
         try:
             return Timed(queries, scan_group_of(how, operators, relations, row_layout_states), by_itself)

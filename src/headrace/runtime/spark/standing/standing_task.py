@@ -27,7 +27,7 @@ from headrace.runtime.spark.standing.channel import (
     next_frame,
     transfer,
 )
-from headrace.runtime.spark.standing.task_functions import Failure, advance, failed_scan, scan
+from headrace.runtime.spark.standing.task_functions import Blob, Failure, advance, failed_scan, packed, scan
 
 LOOPBACK: Final = "127.0.0.1"
 _JOINING_SECONDS: Final = 30.0
@@ -113,14 +113,14 @@ class StandingTask:
     def run(self, number: int, messages: Round) -> None:
         """One epoch: scan, exchange, advance, answer."""
         states = {state.task: state for state in messages.states if self._is_own(state.task)}
-        blobs: dict[int, list[bytes]] = {task: [] for task in states}
+        blobs: dict[int, list[Blob]] = {task: [] for task in states}
         own_scans = messages.scans[self.index :: self.invitation.tasks]
         for message in own_scans:
             for owner, blob in self.scan(message).items():
                 if self._is_own(owner):
                     blobs[owner].append(blob)
                 else:
-                    self.peers[owner % self.invitation.tasks].send(number, owner, blob)
+                    self.peers[owner % self.invitation.tasks].send(number, owner, packed(blob))
         self.exchange(number, (len(messages.scans) - len(own_scans)) * len(states), blobs)
         receipts = [self.advance(states[task], blobs[task]) for task in states]
         self.answer(number, receipts)
@@ -128,14 +128,14 @@ class StandingTask:
     def _is_own(self, state_task: int) -> bool:
         return state_task % self.invitation.tasks == self.index
 
-    def scan(self, message: ScanMessage) -> dict[int, bytes]:
-        """One blob for each state task, by its number."""
+    def scan(self, message: ScanMessage) -> dict[int, Blob]:
+        """One blob for each state task, by its number; those for other processes are packed."""
         try:
-            return dict(scan(message))
+            return {owner: blob if self._is_own(owner) else packed(blob) for owner, blob in scan(message)}
         except Exception as error:  # noqa: BLE001 - of any kind: the job that runs it again reports it
-            return failed_scan(message, NotForeseen(f"{type(error).__name__}: {error}"))
+            return dict(failed_scan(message, NotForeseen(f"{type(error).__name__}: {error}")))
 
-    def exchange(self, number: int, awaited: int, blobs: Mapping[int, list[bytes]]) -> None:
+    def exchange(self, number: int, awaited: int, blobs: Mapping[int, list[Blob]]) -> None:
         """Receive as many blobs of other tasks as are `awaited` while the own ones are sent."""
         peers, frames = list(self.peers.values()), self._early
         self._early = []
@@ -149,7 +149,7 @@ class StandingTask:
                 return
             frames = [frame for _, frame in transfer([*peers, self.driver], None)]
 
-    def advance(self, message: StateMessage, blobs: Sequence[bytes]) -> StateReceipt | Failure:
+    def advance(self, message: StateMessage, blobs: Sequence[Blob]) -> StateReceipt | Failure:
         """The receipt of one state task."""
         try:
             return advance(message, blobs)

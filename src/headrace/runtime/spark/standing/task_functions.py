@@ -9,16 +9,20 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from headrace.errors import HeadraceError
 from headrace.runtime.home.gc_control import freeze_modules
+from headrace.runtime.messages.exchange_blob import ScanBlob
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.tasks.levels import run_state
-from headrace.runtime.tasks.scan.scan_task import run_scan
+from headrace.runtime.tasks.scan.scan_task import scan_blobs
 
 _FAILED: Final = b"\xff" * 8
 """Prefix of a blob that is a scan task's error: the length that other blobs begin with is never negative."""
+
+Blob: TypeAlias = ScanBlob | bytes
+"""A blob as its scan task has made it, or packed; an error is packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +32,18 @@ class Failure:
     error: HeadraceError
 
 
-def scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
-    """The blobs of a scan task, or its error as the blob of every state task."""
+def scan(message: ScanMessage) -> Iterator[tuple[int, Blob]]:
+    """The blobs of a scan task by state task, or its error as the blob of each."""
     freeze_modules()
     try:
-        yield from run_scan(message)
+        yield from scan_blobs(message)
     except HeadraceError as error:
         yield from failed_scan(message, error).items()
+
+
+def packed(blob: Blob) -> bytes:
+    """The bytes of a blob that goes to another process."""
+    return blob.pack() if isinstance(blob, ScanBlob) else blob
 
 
 def failed_scan(message: ScanMessage, error: HeadraceError) -> dict[int, bytes]:
@@ -42,14 +51,16 @@ def failed_scan(message: ScanMessage, error: HeadraceError) -> dict[int, bytes]:
     return dict.fromkeys(range(len(message.owners)), _FAILED + pickle.dumps(error))
 
 
-def advance(message: StateMessage, blobs: Sequence[bytes]) -> StateReceipt | Failure:
+def advance(message: StateMessage, blobs: Sequence[Blob]) -> StateReceipt | Failure:
     """The receipt of a state task; or its error, or that of a scan task."""
     freeze_modules()
-    failed = next((blob for blob in blobs if blob.startswith(_FAILED)), None)
-    if failed is not None:
-        return Failure(pickle.loads(failed[len(_FAILED) :]))
+    for blob in blobs:
+        if isinstance(blob, bytes) and blob.startswith(_FAILED):
+            return Failure(pickle.loads(blob[len(_FAILED) :]))
     try:
-        return run_state(message, blobs)
+        return run_state(
+            message, [ScanBlob.unpack(blob) if isinstance(blob, bytes) else blob for blob in blobs]
+        )
     except HeadraceError as error:
         return Failure(error)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +12,6 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.time_windows.alternatives import IS_SKETCHED
 from headrace.runtime.messages.task_messages import Split
 from headrace.runtime.tasks.timing import Timed
-
-
-class Hashes(Protocol):
-    """Hashes of a batch's rows, which other readers of it need."""
-
-    def get(self) -> npt.NDArray[np.uint64]:
-        """The hash of each row."""
-        ...
 
 
 @dataclass(slots=True)
@@ -35,9 +26,9 @@ class AlternativeRows:
     shed: int = 0
     arrived: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
 
-    def add(self, batch: Batch, split: Split, hashes: Hashes) -> None:
+    def add(self, batch: Batch, split: Split, samples: object) -> None:
         """Pass accepted rows to the readers; a split of the archive is marked as in the epoch that first read it."""
-        del hashes
+        del samples
         if not batch.rows:
             return
         chosen = self.exactly if split.sample_rate is None else split.shares.get(self.operator, (1.0,))[0]

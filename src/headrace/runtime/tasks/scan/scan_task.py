@@ -67,14 +67,8 @@ _MANY_ROWS: Final = 1 << 13
 """Deltas of fewer rows are not measured."""
 
 
-def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
-    """Read the message's splits; yield (state task, blob) for each state task, also without rows."""
-    for task, blob in scan_blobs(message):
-        yield task, blob.pack()
-
-
 def scan_blobs(message: ScanMessage) -> Iterator[tuple[int, ScanBlob]]:
-    """As `run_scan`, for state tasks in this process."""
+    """Read the message's splits; yield (state task, blob) for each state task, also without rows."""
     store = LocalStore(message.root)
     with collector_disabled(message.operators.followers or len(message.operators.named) >= MANY):
         plan = load_plan(store, message.plan)

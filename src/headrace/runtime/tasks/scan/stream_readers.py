@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.operators.aggregates.made_once import MadeOnce
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import Operator
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.epoch_plan import EpochPlan

@@ -236,9 +236,11 @@ def visits(
         states.update(agenda.due({clock: progress.punctuation_of(clock) for clock in clocks}))
     visited = {}
     for name in index.in_order(states):
-        taking_part = [operator for operator in index.by_state[name] if progress.takes_part(operator.id)]
+        taking_part: Sequence[Operator] = index.by_state[name]
+        if message.resting or not message.followers:
+            taking_part = [operator for operator in taking_part if progress.takes_part(operator.id)]
         if taking_part:
-            visited[name] = taking_part
+            visited[name] = list(taking_part)
     if agenda is not None:
         agenda.see(progress)
         agenda.begin(visited, message.epoch)
@@ -258,7 +260,9 @@ def due_in(progress: RoundProgress, operators: Sequence[Operator], due_after: In
     clock = progress.index.clock_of(stream)
     if not message.followers or clock.level > message.level or not clock.sources:
         return BEGINNING
-    if any(operator.id in message.emitted_to or operator.id in message.punctuation for operator in operators):
+    if (message.emitted_to or message.punctuation) and any(
+        operator.id in message.emitted_to or operator.id in message.punctuation for operator in operators
+    ):
         return BEGINNING
     if due_after == FOREVER:
         return FOREVER

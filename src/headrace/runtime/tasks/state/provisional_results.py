@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.errors import QueryFailed
 from headrace.operators.base.batch import Batch, Rejected
-from headrace.operators.base.group_codes import flat, ints
+from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.operators.base.operator import AT, Operator
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.base.union_positions import placed
@@ -184,7 +184,8 @@ def _scanned(
         at = ints(rows, AT) - int(stream.options["shift"])
         columns = {name: flat(rows.column(column)) for column, name in union_input.columns}
         position = placed(np.arange(len(at)) + (1 << 62), number)
-        scanner.add(Batch(columns, at, position))
+        times = as_int64(flat(rows.column(union_input.time))) if union_input.time else at
+        scanner.add(Batch(columns, times, position))
         max_event_time[stream.name] = int(at.max())
     if not max_event_time:
         return ScanBlob(ScanReceipt(0), {}, {})

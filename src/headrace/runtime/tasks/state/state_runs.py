@@ -17,6 +17,7 @@ from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.numbering import number_of
 from headrace.operators.families.scan_output import gathered
+from headrace.operators.joins.probing.spilled_rows import are_spilled
 from headrace.runtime.home.run_cache import of_run, open_run, query_row_counts_of
 from headrace.runtime.messages.exchange_blob import by_state
 from headrace.runtime.messages.task_messages import RunRef
@@ -44,6 +45,13 @@ class TaskRun:
             return sum(table.nbytes for table in self.sections.values())
         total = lambda: sum(table.nbytes for table in self.sections.values())  # noqa: E731 - computed once
         return of_run(self.store, self.ref.name, "bytes", total)
+
+    @property
+    def bytes_but_spilled(self) -> int:
+        """The same without rows that joins have spilled."""
+        spilled = lambda: sum(table.nbytes for name, table in self.sections.items() if are_spilled(name))  # noqa: E731 - computed once
+        known = of_run(self.store, self.ref.name, "spilled bytes", spilled) if self.covers_task else spilled()
+        return self.bytes - known
 
     def bytes_of(self, state: str) -> int:
         """Bytes of one state, in memory."""

@@ -8,7 +8,7 @@ are new; they count once the driver has published their names.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.scan_output import gathered
 from headrace.operators.joins.caches.caching import Caching, caching
 from headrace.operators.joins.probing.probe_profiles import probing
+from headrace.operators.joins.probing.spilled_rows import are_searched
 from headrace.operators.on_demand.selection import arrived
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered
@@ -59,7 +60,7 @@ from headrace.runtime.tasks.state.compaction import (
 from headrace.runtime.tasks.state.emission_limits import emission_limits
 from headrace.runtime.tasks.state.result_runs import ResultRuns
 from headrace.runtime.tasks.state.round_progress import RoundProgress
-from headrace.runtime.tasks.state.run_reviews import RunReviews
+from headrace.runtime.tasks.state.run_reviews import RunReviews, bytes_but_spilled
 from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
     open_task_run,
@@ -239,7 +240,8 @@ class StateTask:
         for section, table in step.state.items():
             if table.num_rows:
                 self._state[f"{operator.id}/{section}"] = table
-        rows = sum(table.num_rows for sections in (*runs, step.state) for table in sections.values())
+        stored = [sections.items() for sections in (*runs, step.state)]
+        rows = sum(table.num_rows for items in stored for name, table in items if are_searched(name))
         self._ledger[operator.id].rows_in += sum(
             table.num_rows for delta in deltas for table in delta.values()
         )
@@ -265,12 +267,15 @@ class StateTask:
         """Collect an operator's results and measurements; returns the number of result rows."""
         results = 0 if step.results is None else step.results.num_rows
         if results:
-            tables = [self.results[operator], step.results] if operator in self.results else [step.results]
-            self.results[operator] = pa.concat_tables(tables)
+            former = self.results.get(operator)
+            self.results[operator] = (
+                step.results if former is None else pa.concat_tables([former, step.results])
+            )
             self._unordered[operator] = None
         if step.rejected:
             self.rejected.setdefault(operator, []).extend(step.rejected)
-        counted = (state_rows, results, sum(rows.rows for rows in step.rejected), step.open_windows)
+        rejected = sum(rows.rows for rows in step.rejected) if step.rejected else 0
+        counted = (state_rows, results, rejected, step.open_windows)
         emitted, probed = step.emitted_counts, step.probe_counts
         counts = (0, 0, emitted.pairs, emitted.rows, probed.probes, probed.candidates)
         seen = OperatorObservation(
@@ -376,10 +381,10 @@ class StateTask:
                 yield section, merged
 
     def _needed_bytes(self, operators: Sequence[Operator], sections: Mapping[str, Sequence[pa.Table]]) -> int:
-        """Bytes that a merge of a state's sections would keep."""
+        """Bytes that a merge of a state's sections would keep, but for rows on disk."""
         owners = self._owning(operators)
         ready = before_merge(owners, sections)
-        return sum(table.nbytes for _, table in self._needed(operators, owners, ready))
+        return bytes_but_spilled((name, [table]) for name, table in self._needed(operators, owners, ready))
 
     def _join(self, name: str, merging: dict[str, list[pa.Table]], sections: Sequence[str]) -> None:
         """Move this epoch's tables of a state to those to be merged."""
@@ -403,7 +408,7 @@ class StateTask:
             task=message.task,
             run=run,
             replaced=self._replaced,
-            results=self.result_runs.write(self._store, self.results, self._read_later()),
+            results=self.result_runs.write(self._store, self.results),
             rejects=rejects,
             scans=tuple(self._scans) if message.task == 0 else (),
             operators=self._seen,
@@ -437,10 +442,6 @@ class StateTask:
         if self._agenda is not None:
             self._agenda.checked.add(name)
         return RunRef(name, self._message.low, self._message.high, self._level, size, self._message.epoch)
-
-    def _read_later(self) -> Collection[str]:
-        """Operators whose results a later round reads from their run."""
-        return self._index.results_of if self._message.upper is None else ()
 
 
 def _own(operator: Operator, run: TaskRun) -> Sections:
