@@ -12,6 +12,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from tests.runtime.delivery.actions.receiving import until as eventually
 from tests.server.browsing import Browser, browsing, needs_browser
 from tests.server.serving import STREAM, TOTAL, TUMBLE, Served, served
 
@@ -73,6 +74,29 @@ def test_a_query_is_searched_opened_and_seen_live(hub: Served, browser: Browser)
     push(hub, 16)
     browser.until_text(f"n\n{before + 1}")
     browser.until_text("query total", ".caption")
+    assert browser.complaints() == []
+
+
+def test_a_page_that_is_not_seen_holds_no_connection_and_misses_no_row(hub: Served, browser: Browser) -> None:
+    """A browser has six connections to a hub, for all its tabs and for the pages that one can go back to."""
+
+    def followers(number: int) -> bool:
+        return f'headrace_followers{{connection="events"}} {number}.0' in hub.curl("/metrics")[1]
+
+    browser.open(f"{hub.url}/#/queries/total")
+    eventually(lambda: followers(1))
+    before = hub.get("/v1/queries/total/answer")["rows"][0]["n"]
+    push(hub, 17)
+    browser.until_text(f"\t{before}\t1\t")  # a later row completes its instant
+    page = browser.driver.current_window_handle
+    browser.driver.switch_to.new_window("tab")
+    eventually(lambda: followers(0))
+    push(hub, 18)
+    eventually(lambda: hub.get("/v1/queries/total/answer")["rows"][0]["n"] == before + 2)
+    browser.driver.close()
+    browser.driver.switch_to.window(page)
+    eventually(lambda: followers(1))
+    browser.until_text(f"\t{before + 1}\t1\t")
     assert browser.complaints() == []
 
 

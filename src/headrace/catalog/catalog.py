@@ -27,9 +27,11 @@ _Value = TypeVar("_Value")
 OF_MANY_SIDES: Final = 1
 OF_SIDES: Final = 2
 OF_PRODUCTS: Final = 3
-LAYOUT: Final = OF_PRODUCTS
+OF_SUMS: Final = 4
+LAYOUT: Final = OF_SUMS
 """The layout in which this version's operators store state. Before `OF_MANY_SIDES`, joins had two sides each, with a key for
-each equality; before `OF_SIDES`, all aggregates over joins were of pairs, and before `OF_PRODUCTS`, those of products of two sides.
+each equality; before `OF_SIDES`, all aggregates over joins were of pairs, before `OF_PRODUCTS` those of products of two sides, and
+before `OF_SUMS` those of sums of two sides.
 """
 _OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
 

@@ -17,6 +17,7 @@ from headrace.catalog.definitions import (
     ActionDefinition,
     Deduplication,
     FunctionDefinition,
+    JoinTree,
     Progressing,
     QueryDefinition,
     RelationDefinition,
@@ -41,8 +42,10 @@ _LATER: Final = {
         "max_windows_per_row",
         "max_join_rows",
         "join_constraints",
+        "spill",
         "join",
         "join_sizes",
+        "join_trees",
         "actions",
     },
     FunctionDefinition: {"fingerprint"},
@@ -127,6 +130,10 @@ def _action(value: Mapping[str, Any]) -> ActionDefinition:
     return ActionDefinition(**{**value, "options": tuple((name, text) for name, text in value["options"])})
 
 
+def _join_tree(value: Mapping[str, Any]) -> JoinTree:
+    return JoinTree(**{**value, "groups": tuple(map(tuple, value["groups"]))})
+
+
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "schema": lambda value: Schema(tuple(Field(name, _type(kind)) for name, kind in value)),
     "progress": _clause(Progressing),
@@ -137,6 +144,7 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "body": lambda value: Code(base64.b64decode(value)),
     "tags": tuple,
     "join_sizes": tuple,
+    "join_trees": lambda value: tuple(map(_join_tree, value)),
     "reduce": lambda value: tuple((age, share) for age, share in value),
     "actions": lambda value: tuple(map(_action, value)),
     "constraints": lambda value: tuple(map(_clause(StreamConstraint), value)),

@@ -19,7 +19,7 @@ class Progressing:
 
     `behind`: SLACK n ROWS. `external`: rows alone promise nothing. `per`: the columns that name a row's source, or
     `folder`: a file's folder is its source; the stream's punctuation is the minimum over its sources, once `expected` were seen.
-    `step`: bounds are rounded down to multiples of it. `heartbeat`: its period, and the maximum delay of a row. `group_condition`
+    `skew`: the most by which a row of one source is below an earlier one of another. `step`: bounds are rounded down to multiples of it. `heartbeat`: its period, and the maximum delay of a row. `group_condition`
     (text) on a row promises that none of the same `groups` columns follows below its event time. `patterns`: promises are
     patterns over the `groups` columns; `pattern_column` has them where rows carry them.
     """
@@ -29,6 +29,7 @@ class Progressing:
     per: tuple[str, ...] = ()
     folder: bool = False
     expected: int = 1
+    skew: Duration | None = None
     step: Duration | None = None
     heartbeat: tuple[Duration, Duration] | None = None
     group_condition: str | None = None
@@ -50,7 +51,8 @@ class Progressing:
             yield "group-wise", self.group_clause
         if self.per or self.folder:
             what = f"({', '.join(self.per)})" if self.per else "FOLDER"
-            yield "sources", f"PROGRESS PER {what} EXPECT {self.expected}"
+            skew = "" if self.skew is None else f" SKEW {render_duration(self.skew)}"
+            yield "sources", f"PROGRESS PER {what} EXPECT {self.expected}{skew}"
         if self.step is not None:
             yield "step", f"PROGRESS STEP {render_duration(self.step)}"
         if self.heartbeat is not None:
@@ -208,6 +210,22 @@ class ActionDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinTree:
+    """The order in which several joins join the sources of a query: the sources of each join by number, innermost first.
+
+    `number` is the epoch after which it was chosen, 0 for the tree of the registration, and is part of its operators' names.
+    `since`: the epoch after which it came into force; None while it only stores rows. `believed` are the rows that its inner joins
+    make of a thousand rows of the sources, by the counts for which it was chosen, and `instead` those of the tree before.
+    """
+
+    number: int
+    groups: tuple[tuple[int, ...], ...]
+    since: int | None = None
+    believed: int = 0
+    instead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class QueryDefinition:
     """CREATE QUERY: its text is authoritative; it is bound against the catalog at its position in the query log.
 
@@ -218,7 +236,8 @@ class QueryDefinition:
     are stored and aggregated together with those of equal queries. `max_windows_per_row`: how many windows
     may hold one row; None is the limit of all queries. `max_join_rows`: how many rows its join stores, beyond which it joins a sample
     of keys; None has no limit. `actions`: what is done with the rows that it emits. `join_constraints`: by which its joins drop rows: the
-    "declared" ones of streams, or also those that they "find".
+    "declared" ones of streams, or also those that they "find". `spill`: the time between the rows of pairs up to which these are found whatever constraints
+    hold, since their rows are spilled; None has no limit.
     """
 
     name: str
@@ -242,6 +261,19 @@ class QueryDefinition:
     join_sizes: tuple[int, ...] = ()
     """For each source that several joins join, the magnitude of its rows when it was registered; empty: not counted, or all of one magnitude."""
     join_constraints: Choice["declared", "find"] = "declared"
+    spill: Duration | None = 0
+    join_trees: tuple[JoinTree, ...] = ()
+    """The trees of its joins that were in force, the newest last, and after them one that grows; empty: always that of its registration."""
+
+    @property
+    def join_tree(self) -> JoinTree | None:
+        """The tree in force; None: that of its registration."""
+        return next((tree for tree in reversed(self.join_trees) if tree.since is not None), None)
+
+    @property
+    def growing_tree(self) -> JoinTree | None:
+        """The tree that stores rows, and is not in force yet."""
+        return next((tree for tree in self.join_trees if tree.since is None), None)
 
     def healed(self) -> QueryDefinition:
         """The query as it was before it failed."""

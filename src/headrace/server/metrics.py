@@ -71,6 +71,14 @@ class HubMetrics:
             "Attempts at an epoch that failed, since this process started.",
             value=hub.loop.supervisor.failed,
         )
+        pushes = CounterMetricFamily(
+            "headrace_pushes_without_room",
+            "Pushes that had to wait for room since this process started, and those of them that were refused.",
+            labels=["outcome"],
+        )
+        for outcome, count in hub.backpressure.as_dict().items():
+            pushes.add_metric([outcome], count)
+        yield pushes
         yield GaugeMetricFamily(
             "headrace_state_bytes",
             "State of all queries on disk.",

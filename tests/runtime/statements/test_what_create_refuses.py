@@ -153,6 +153,7 @@ def test_no_name_leads_out_of_the_home(hub: Hub, tmp_path: Path, name: str) -> N
     hub.catch_up()
     assert hub.query("q").history().column("a").to_pylist() == [1]
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    hub.push(name, [{"a": 2}] * (1 << 15))
     (folder,) = (hub.path / "segments").iterdir()
     assert list((hub.path / "archive").iterdir()) == [hub.path / "archive" / folder.name]
 

@@ -33,6 +33,7 @@ from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.home.home import Home
 from headrace.runtime.hub.query_handle import QueryHandle
+from headrace.runtime.ingest.backpressure import Backpressure
 from headrace.runtime.introspection.epoch_log import EpochLog
 from headrace.runtime.introspection.status import status
 from headrace.runtime.plan import user_functions, user_windows
@@ -83,7 +84,8 @@ class Hub(Pipeline):
             opened.callback(self.log_of_epochs.close)
             super().__init__(path, home, loop, self.log_of_epochs.write, synopsis_bytes=synopsis_bytes)
             self.frames = frames.StreamingFrames(self)
-            self._pushing = push.Pushing(home, engine)
+            self.backpressure = Backpressure(engine.intake, lambda: self.loop.is_running)
+            self._pushing = push.Pushing(home, engine, self.backpressure)
             self._pushing.unlogged.find_lost()
             self.actions = OpenActions(self, self._pushing.push, receivers)
             engine.retention.holds = self._held
@@ -226,7 +228,8 @@ class Hub(Pipeline):
     ) -> int:
         """Push rows to a stream made USING push: an Arrow table, a pandas frame or a list of dicts; how many.
 
-        Durable on return. A call repeated with its producer and sequence counts once; `PushFailed` names both.
+        Durable on return. A call repeated with its producer and sequence counts once; `PushFailed` names both. It may wait for room:
+        see `headrace.runtime.ingest.backpressure`.
         """
         self.require_open()
         return self._pushing.push(stream, rows, producer, sequence)
@@ -234,6 +237,11 @@ class Hub(Pipeline):
     def pushed(self, stream: str, producer: str) -> int | None:
         """The greatest sequence of a producer whose rows are durable; None for one that is not retained."""
         return self._pushing.pushed(stream, producer)
+
+    def acknowledge_amnesia(self, stream: str | None = None) -> int:
+        """Clear the reports of rows that crashes may have lost, `status()["amnesia"]`, of a stream or of all; how many there were."""
+        self.require_open()
+        return self._pushing.unlogged.acknowledge(stream)
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -339,7 +347,8 @@ class Hub(Pipeline):
     def status(self) -> dict[str, Any]:
         """The newest epoch's measurements (see `headrace.observation`) and each stream's totals, as plain values."""
         known = status(self, self.open_sinks.report(), self.actions.report())
-        return {**known, "amnesia": [lost.as_json() for lost in self._pushing.unlogged.lost()]}
+        lost = [amnesia.as_json() for amnesia in self._pushing.unlogged.lost()]
+        return {**known, "amnesia": lost, "backpressure": self.backpressure.as_dict()}
 
     def explain(self, query: str | None = None, form: Form = "text") -> str:
         """The plan, its sharing and its cost: all of it, or one query's part; as "text", "dot" or "svg"."""

@@ -34,6 +34,7 @@ def open_hub(
     state_bytes: int | None = None,
     memory: int | str | None = None,
     owner_memory: int | str | None = None,
+    disk_reserve: int | str | None = None,
     receivers: Receivers | None = None,
     start: bool = True,
 ) -> Hub:
@@ -46,7 +47,7 @@ def open_hub(
     for one group each (default: none); queries registered now that leave WITHIN out get the least error that fits.
     `state_bytes`: the limit of the state of all queries (default: none); beyond it queries with BEGIN … END store less of
     their answers, see `headrace.runtime.hub.state_budget`. `memory` and `owner_memory`: bytes, or '2 GB', that all queries may
-    use together, and those of each owner (default: no limit), see `headrace.overload.memory`. `receivers`: those that actions may reach (default: all).
+    use together, and those of each owner (default: no limit), see `headrace.overload.memory`. `disk_reserve`: bytes, or '2 GB', of the disk that pushed rows do not fill (default: none): pushes wait, and are refused in the end. `receivers`: those that actions may reach (default: all).
 
     It returns at once, and an own session starts in the background: statements, `push` and all that reads need none, the first
     epoch waits for it, and raises why it did not start. Without `start` it starts when an epoch needs it.
@@ -54,6 +55,7 @@ def open_hub(
     Raises `HomeInUse` when another process writes this home, `UserError` for a size that is none, and `NoJava` when there is no Java that Spark can run on.
     """
     limits = Limits(*(None if size is None else bytes_of(size) for size in (memory, owner_memory)))
+    reserve = 0 if disk_reserve is None else bytes_of(disk_reserve)
     path = Path(home).expanduser().absolute()
     if path.exists() and not path.is_dir():
         raise UserError(
@@ -81,6 +83,7 @@ def open_hub(
             receivers=receivers,
         )
         hub.loop.engine.rounds.memory.limits = limits
+        hub.backpressure.disk_reserve = reserve
         hub.on_close(opened.pop_all().close)
     if state_bytes is not None:
         from headrace.runtime.hub.state_budget import StateBudget  # noqa: PLC0415

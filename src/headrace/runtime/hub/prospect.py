@@ -14,11 +14,12 @@ from headrace.catalog.definitions import QueryDefinition
 from headrace.planner.explain.operator_text import explain
 from headrace.planner.explain.plan_graph import Explained
 from headrace.planner.explain.work_sharing import Kind, Sharing, WorkItem
+from headrace.planner.storage.query_storage import storage_of
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.introspection.explain import owners_of, sharing_of
-from headrace.runtime.plan.bound_queries import bind_text
+from headrace.runtime.plan.bound_queries import bind_text, streams_made_by
 from headrace.runtime.plan.epoch_planner import plan_after
-from headrace.runtime.statements.change_batch import CatalogChanges, refuse_unreadable, streams_made_by
+from headrace.runtime.statements.change_batch import CatalogChanges, refuse_unreadable
 from headrace.runtime.statements.window_limits import require_few_windows, require_limited_join
 from headrace.schema import Schema
 
@@ -69,7 +70,10 @@ def prospect(pipeline: Pipeline, graph: Explained, definition: QueryDefinition) 
     places = dict.fromkeys(index for name in new for index in shares.places[name])
     return Prospect(
         query.schema,
-        tuple(line for name in new for line in explain(planned.operators[name]).split("\n")),
+        (
+            *(line for name in new for line in explain(planned.operators[name]).split("\n")),
+            *storage_of(query).lines(),
+        ),
         tuple(_work(graph, shares.works[index], owners) for index in places),
     )
 

@@ -78,6 +78,14 @@ def settings_report(settings: QuerySettings) -> str:
         parts.append(
             f"drops rows by {'constraints that it finds too' if finds else 'declared constraints only'}"
         )
+    if "spill" in settings:
+        spill = settings["spill"]
+        whole = "for whole windows" if spill is None else f"up to {render_duration(spill)}"
+        parts.append(
+            "drops rows that constraints finish"
+            if spill == 0
+            else f"spills rows that constraints finish {whole}"
+        )
     return " and ".join(parts)
 
 

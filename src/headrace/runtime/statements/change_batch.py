@@ -17,9 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every_node, walk
 from headrace.catalog.catalog import Catalog, CatalogQuery
-from headrace.catalog.definition_json import to_json
 from headrace.catalog.definitions import QueryDefinition
-from headrace.catalog.system_streams import built_in
 from headrace.errors import StoreError, UserError, outcome_unless_known
 from headrace.language.binder.sources.query_checks import check_names
 from headrace.language.statements import statement as stmt
@@ -96,13 +94,6 @@ def changes_one_query(statement: stmt.Statement) -> bool:
 def names_read(query: Query) -> set[str]:
     """The standing queries that a query reads, in lower case."""
     return {node.name.lower() for node in every_node(query) if isinstance(node, QueryScan) and node.is_named}
-
-
-def streams_made_by(catalog: Catalog, query: Query) -> list[dict[str, Any]]:
-    """The log entries that make the built-in streams which a query is the first to read."""
-    named = {node.name for node in every_node(query) if isinstance(node, StreamScan)}
-    new = (built_in(name) for name in sorted(named) if catalog.stream(name) is None)
-    return [{"do": "create_stream", "stream": to_json(stream)} for stream in new if stream is not None]
 
 
 def refuse_unreadable(name: str, query: Query) -> None:
@@ -271,7 +262,7 @@ class CatalogChanges:
         sizes = (
             sizes_of(query, lambda name: self._pipeline.home.latest().stream(name).rows) if of_streams else ()
         )
-        alone = replace(definition, join="", join_sizes=sizes)
+        alone = replace(definition, join="", join_sizes=sizes, join_trees=())
         operator = operator_of(catalog, CatalogQuery(alone, catalog.position))
         join = self._join_for(definition, query, operator)
         if not join:
@@ -288,7 +279,7 @@ class CatalogChanges:
         streams = [catalog.stream(node.name) for node in walk(query.root) if isinstance(node, StreamScan)]
         archived = all(stream is not None and stream.archive != "none" for stream in streams)
         is_limited = definition.max_join_rows is not None or definition.join_constraints == "find"
-        is_unshared = definition.from_now or is_limited or not definition.sharing
+        is_unshared = definition.from_now or is_limited or definition.spill != 0 or not definition.sharing
         signature = signature_of(query) if archived and not is_unshared else ""
         if not signature:
             return ""

@@ -37,10 +37,11 @@ _WORDS: Mapping[str, str] = {
     "max_windows_per_row": "maxWindowsPerRow",
     "max_join_rows": "maxJoinRows",
     "join_constraints": "constraints",
+    "spill": "spill",
     "actions": "THEN",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
-_IGNORED = frozenset({"name", "paused", "continues", "failure", "join", "join_sizes"})
+_IGNORED = frozenset({"name", "paused", "continues", "failure", "join", "join_sizes", "join_trees"})
 _LABELS = frozenset({"owner", "tags"})
 """Compared without case; the order of tags does not matter."""
 
@@ -125,6 +126,8 @@ def _folded(name: str, value: Any) -> Any:
 def _renderer_of(name: str) -> Callable[[Any], str]:
     if name in _LENGTHS:
         return lambda length: "none" if length is None else render_duration(length)
+    if name == "spill":
+        return lambda length: "ALL" if length is None else render_duration(length)
     if name == "schema":
         return _columns
     if name == "tags":

@@ -30,7 +30,7 @@ from headrace.runtime.home.file_names import require_name
 from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.invoke.subwindow import answer_within
-from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_text
+from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_text, streams_made_by
 from headrace.runtime.plan.update_guards import refuse_if_joined_by_changelog
 from headrace.runtime.statements import bulk_changes
 from headrace.runtime.statements.action_checks import ActionRules, refuse_if_written
@@ -42,7 +42,6 @@ from headrace.runtime.statements.change_batch import (
     changes_one_query,
     is_definition,
     refuse_unreadable,
-    streams_made_by,
 )
 from headrace.runtime.statements.definition_diff import differences, refuse_if_read, require_free
 from headrace.runtime.statements.outcome import Outcome, moved
@@ -53,7 +52,7 @@ from headrace.runtime.statements.window_limits import require_few_windows, requi
 from headrace.schema import Schema
 from headrace.time import render_instant
 
-_MAKES_STATE: Final = ("materialize", "zone", "sharing", "max_join_rows", "join_constraints")
+_MAKES_STATE: Final = ("materialize", "zone", "sharing", "max_join_rows", "join_constraints", "spill")
 """Settings that define how an answer is computed and stored; the others do not change state."""
 _LONG_SCRIPT: Final = 1 << 16
 """Characters."""

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.algebra.query import QueryScan, RelationScan, StreamScan, every_node, walk
-from headrace.catalog.catalog import Catalog
+from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, every_node
+from headrace.catalog.catalog import Catalog, registration
+from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.create_text import create_query_text
 from headrace.language.statements.query_filter import Selection
 from headrace.planner.explain.operator_text import explain
-from headrace.planner.lowering.materialization import materialized
-from headrace.runtime.backfill.completeness import plan_in_force
+from headrace.runtime.backfill.completeness import newest_plan, plan_in_force
 from headrace.runtime.delivery.open_actions import recorded_actions
 from headrace.runtime.delivery.sink_states import recorded
 from headrace.runtime.introspection.describe import (
@@ -28,12 +28,9 @@ from headrace.runtime.introspection.describe import (
 )
 from headrace.runtime.introspection.quality import worth_by_query
 from headrace.runtime.introspection.time_class import time_class_of
-from headrace.runtime.invoke.questions.answer import Accepted, asked
-from headrace.runtime.invoke.questions.answer import explained as explained_question
-from headrace.runtime.invoke.questions.clauses import check_names
-from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
-from headrace.runtime.plan.epoch_planner import levels, source_of
-from headrace.runtime.repair.repair_facts import REPAIRS
+from headrace.runtime.messages.repair_ledger import REPAIRS
+from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound, streams_made_by
+from headrace.runtime.plan.epoch_planner import plan_after
 from headrace.runtime.repair.repair_report import RepairReport, repairs_by_query
 from headrace.runtime.statements.outcome import Outcome
 from headrace.runtime.statements.query_choice import chosen
@@ -82,10 +79,10 @@ def show(
             from headrace.runtime.introspection.explain import explain_query  # noqa: PLC0415 - with its drawings
 
             return _text("explain", name, explain_query(home, name, form))
-        case stmt.ExplainAdaptive(name=name):
+        case stmt.ExplainAdaptive(name=name, form=form):
             from headrace.runtime.introspection.adaptation import explain_adaptive  # noqa: PLC0415
 
-            return _text("explain", name, explain_adaptive(home, name))
+            return _text("explain", name, explain_adaptive(home, name, form))
         case stmt.ExplainAll(form=form):
             from headrace.runtime.introspection.explain import explain_all  # noqa: PLC0415
 
@@ -93,22 +90,40 @@ def show(
         case stmt.ExplainSelect(query=text, select=select, zone=zone, asks=asks):
             query = bind_text(home.catalog, text, zone)
             if asks:
+                from headrace.runtime.invoke.questions.answer import explained as explained_question  # noqa: PLC0415
+                from headrace.runtime.invoke.questions.clauses import check_names  # noqa: PLC0415
+
                 check_names(query, select)
                 how = home.at_newest_epoch(lambda manifest: explained_question(home, manifest, query))
                 return _text("explain", None, how)
-            streams = {stream.name: stream for stream in home.catalog.streams.values()}
-            operators = [
-                materialized("(not registered)", level, name, None, source_of(streams, walk(level.root)))
-                for name, level in levels("", query, "q0")
-            ]
-            read = time_class_of(home.latest(), query)
-            return _text("explain", None, "\n".join([*map(explain, operators), *read]))
+            return _text("explain", None, _explained_select(home, query, text, zone))
         case stmt.Ask(query=text, select=select, within=within, zone=zone, duration=duration):
+            from headrace.runtime.invoke.questions.answer import Accepted, asked  # noqa: PLC0415
+            from headrace.runtime.invoke.questions.clauses import check_names  # noqa: PLC0415
+
             question, accepted = bind_text(home.catalog, text, zone), Accepted(within, duration)
             check_names(question, select)
             answer = home.at_newest_epoch(lambda manifest: asked(home, manifest, question, accepted))
             return Outcome("ask", None, str(answer), answer.table)
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
+
+
+def _explained_select(home: Home, query: Query, text: str, zone: str) -> str:
+    """The operators of a query as if it were registered, the one that answers it first; what it reads and stores."""
+    from headrace.planner.storage.query_storage import storage_of  # noqa: PLC0415 - as drawings: rarely asked for
+
+    before = home.catalog
+    entries = [
+        *streams_made_by(before, query),
+        registration(QueryDefinition("(not registered)", text, zone=zone)),
+    ]
+    plan, after = newest_plan(home), before.apply_all(entries)
+    planned = plan_after(plan, before, after, entries).plan
+    new = [operator for name, operator in planned.operators.items() if name not in plan.operators]
+    answers = after.require_query("(not registered)").operator_id
+    new.sort(key=lambda operator: operator.id != answers)
+    read = time_class_of(home.latest(), query)
+    return "\n".join([*map(explain, new), *read, *storage_of(query).lines()])
 
 
 def _text(kind: str, name: str | None, text: str) -> Outcome:

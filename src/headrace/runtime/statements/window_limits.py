@@ -1,5 +1,5 @@
 """Limits of a query: how many of its windows may hold one row (a query above it is refused, since a slip in a unit may make gigabytes
-of three rows), how many rows its join stores, and constraints that joins find (refused where no join would heed them).
+of three rows), how many rows its join stores, constraints that joins find, and rows that they spill (refused where no join would heed them).
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ def require_few_windows(definition: QueryDefinition, query: Query) -> None:
 
 def require_limited_join(definition: QueryDefinition, query: Query) -> None:
     """Refuse a limit of rows for a query that is not one join of windows by a common key: no sample of keys would keep it; and constraints
-    to be found for a query without such a join.
+    to be found, or rows to be spilled, for a query without such a join.
 
     Raises `UserError`.
     """
-    if definition.join_constraints == "find" and (joins_changes(query) or not joins_windows(query)):
-        raise UserError(
-            f"constraints 'find' is for joins of windows of time by a common key, and '{definition.name}' has none",
-            remedy="Leave the option out: declared constraints are always used.",
-        )
+    options = {"constraints 'find'": definition.join_constraints == "find", "spill": definition.spill != 0}
+    for option in [option for option, is_set in options.items() if is_set]:
+        if joins_changes(query) or not joins_windows(query):
+            raise UserError(
+                f"{option} is for joins of windows of time by a common key, and '{definition.name}' has none",
+                remedy="Leave the option out: declared constraints are always used.",
+            )
     if definition.max_join_rows is not None and not signature_of(query):
         raise UserError(
             f"maxJoinRows limits a join of windows by one common key, and '{definition.name}' has none",

@@ -49,13 +49,30 @@ export async function text(path) {
 
 export const execute = (script) => json("/v1/statements", { method: "POST", body: script });
 
-// Events of a query from a cursor on, until `signal` aborts; a lost connection is resumed after the last event.
+// Until the page is seen, or `signal` aborts.
+const seen = (signal) => new Promise((resolve) => {
+  if (!document.hidden || signal.aborted) { resolve(); return; }
+  document.addEventListener("visibilitychange", resolve, { once: true, signal });
+  signal.addEventListener("abort", resolve, { once: true });
+});
+
+// A signal that aborts with `signal`, and as soon as the page is hidden.
+function whileSeen(signal) {
+  const hidden = new AbortController();
+  document.addEventListener("visibilitychange", () => hidden.abort(), { once: true, signal });
+  return AbortSignal.any([signal, hidden.signal]);
+}
+
+// Events of a query from a cursor on, until `signal` aborts; a lost connection is resumed after the last event. A browser has six connections to
+// a hub, for all its tabs and for pages that one can go back to: a page that is not seen holds none, and resumes when it is.
 export async function follow(name, cursor, onEvent, signal) {
   let last = cursor;
   while (!signal.aborted) {
+    await seen(signal);
+    const watched = whileSeen(signal);
     try {
       const since = last === null ? {} : { "Last-Event-ID": String(last) };
-      const answer = await response(`/v1/queries/${encodeURIComponent(name)}/follow`, { headers: since, signal });
+      const answer = await response(`/v1/queries/${encodeURIComponent(name)}/follow`, { headers: since, signal: watched });
       if (!answer.ok) throw new Problem((await answer.json()).error, answer.status);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
@@ -75,6 +92,7 @@ export async function follow(name, cursor, onEvent, signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof Problem) throw error;
+      if (watched.aborted) continue;
     }
     await new Promise((resolve) => setTimeout(resolve, 1000));
   }

@@ -102,9 +102,9 @@ def _archived(hub: Hub, stream: StreamDefinition) -> Iterator[pa.Table]:
         )
     home = hub.home
     for value in home.entries(home.latest(), f"archive:{stream.name}"):
-        for name in ArchiveEntry.from_json(value).files:
-            file = RunFile.of(home.store.map(name))
-            for batch in file.batches(_BATCH_ROWS, [*stream.schema.names, runs.FATE]):
+        for piece in ArchiveEntry.from_json(value).pieces:
+            file = RunFile.of(home.store.map(piece.file))
+            for batch in file.batches(_BATCH_ROWS, [*stream.schema.names, runs.FATE], piece.groups):
                 rows: Any = pa.Table.from_batches([batch])
                 yield rows.filter(pa.array(ints(rows, runs.FATE) == runs.ACCEPTED)).select(
                     stream.schema.names
