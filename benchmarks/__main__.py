@@ -1,6 +1,6 @@
 """`python -m benchmarks [names]`: measure, compare with the thresholds, write results/.
 
-Exit code 1 when a threshold is missed; 3 when results were not written because the machine was not quiet before the run.
+Exit code 1 when a threshold is missed; 3 when results were not written: the machine was not quiet before the run, or lacks a program.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import os
 import sys
 
 from benchmarks import data, folders, quiet, report
+from benchmarks.environments import NotHere
 from benchmarks.suite.adapt import adapt
 from benchmarks.suite.adaptive_filters import adaptive_filters
 from benchmarks.suite.alerts import alerts
 from benchmarks.suite.backfill import backfill
 from benchmarks.suite.caches import caches
 from benchmarks.suite.churn import churn
+from benchmarks.suite.console import console
 from benchmarks.suite.constraints import constraints
 from benchmarks.suite.correlated import correlated
 from benchmarks.suite.correlated_sliding import correlated_sliding
@@ -125,6 +127,7 @@ SUITE = {
     "saturation": saturation,
     "standing": standing,
     "server": server,
+    "console": console,
 }
 EXPERIMENTS = {
     "E1": "buffering",
@@ -174,7 +177,12 @@ def main() -> int:
     for index, name in enumerate(dict.fromkeys(names or SUITE)):
         before = quiet.load_before(_PATIENCE_SECONDS if index and not options.dry else 0)
         print(f"{name}, at load {before:.2f}:", flush=True)
-        page = SUITE[name](options.rows, options.rounds)
+        try:
+            page = SUITE[name](options.rows, options.rounds)
+        except NotHere as reason:
+            print(f"  LEFT OUT: {reason}", flush=True)
+            refused += 1
+            continue
         for ratio in page.ratios:
             print(f"  {ratio}", flush=True)
         missed += sum(not ratio.passed for ratio in page.ratios)

@@ -1,17 +1,19 @@
 """Joins under windows by the product's operator alone, epoch by epoch with merges as the runtime has them, and the rows and bytes of their
-state: three links of a network, and cars on a motorway (Linear Road); with constraints that are declared, or found in the epochs before.
+state: three links of a network, and cars on a motorway (Linear Road); with constraints that are declared, or found in the epochs before, and with
+rows on disk that constraints have finished.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.adaptive.constraints.key_promises import KeyPromise
+from headrace.adaptive.constraints.partner_delays import UNBOUNDED
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Advance, Sections
@@ -19,6 +21,7 @@ from headrace.operators.base.union_positions import placed
 from headrace.operators.joins.constrained_join import ConstrainedJoin, Reference
 from headrace.operators.joins.join_side import JoinSpec, Side
 from headrace.operators.joins.probing.probe_profiles import ProbeProfiles, probing
+from headrace.operators.joins.probing.spilled_rows import are_keys, are_spilled
 from headrace.operators.joins.window_join import UNTIL, WindowJoin
 from headrace.runtime.messages.task_messages import RunRef
 from headrace.runtime.plan.adaptive.join_orders import probe_profiles
@@ -61,6 +64,11 @@ def finding(join: WindowJoin) -> ConstrainedJoin:
     """The join, which drops rows by constraints that it finds."""
     none = ((),) * len(join.spec.sides)
     return ConstrainedJoin(join.spec, promises=none, finds_bounds=True)
+
+
+def spilling(join: ConstrainedJoin) -> ConstrainedJoin:
+    """The join, which keeps rows that constraints finish on disk."""
+    return replace(join, spill=UNBOUNDED)
 
 
 def declared_network() -> ConstrainedJoin:
@@ -115,6 +123,26 @@ def packets_in_bursts(seconds: int) -> Iterator[tuple[int, list[tuple[np.ndarray
         )
 
 
+def packets_delayed(seconds: int) -> Iterator[tuple[int, list[tuple[np.ndarray, np.ndarray]]]]:
+    """By two seconds (packet, time): 2000 packets enter, half of them pass within 5 seconds; from the middle of the time on one of 100 takes 30 to 240."""
+    rng = np.random.default_rng(1)
+    waiting = (np.empty(0, np.int64), np.empty(0, np.int64))
+    for second in range(0, seconds, 2):
+        packets, at = second * 1000 + np.arange(2000), second * SECOND + np.arange(2000) * (SECOND // 1000)
+        chosen = rng.random(2000) < 0.5
+        many = int(chosen.sum())
+        is_slow = (rng.random(many) < 0.01) & (2 * second >= seconds)
+        delays = np.where(
+            is_slow, rng.integers(30 * SECOND, 240 * SECOND, many), rng.integers(0, 5 * SECOND, many)
+        )
+        later = at[chosen] + delays
+        keys, times = np.concatenate([waiting[0], packets[chosen]]), np.concatenate([waiting[1], later])
+        now = times < (second + 2) * SECOND
+        order = np.argsort(times[now], kind="stable")
+        waiting = keys[~now], times[~now]
+        yield (second + 2) * SECOND, [(packets, at), (keys[now][order], times[now][order])]
+
+
 def packets_twice(seconds: int) -> Iterator[tuple[int, list[tuple[np.ndarray, np.ndarray]]]]:
     """By second (packet, time): packets of random numbers, each on two links, up to 50 seconds before or after; 1000 a second."""
     rng, rows = np.random.default_rng(1), 1000 * seconds
@@ -164,11 +192,15 @@ def reports_twice(seconds: int) -> Iterator[tuple[int, list[tuple[np.ndarray, np
 
 @dataclass(slots=True)
 class StateOverTime:
-    """After each epoch the rows and the bytes of the state; the results of all."""
+    """After each epoch the rows and the bytes of the state, without those on disk, and the bytes on disk; of all epochs the results, and how many of them
+    were made with rows from there.
+    """
 
     rows: list[int]
     sizes: list[int]
     results: int
+    on_disk: list[int] = field(default_factory=list)
+    from_disk: int = 0
 
 
 def state_over(join: WindowJoin, feed: Feed) -> StateOverTime:
@@ -199,14 +231,19 @@ def state_over(join: WindowJoin, feed: Feed) -> StateOverTime:
         due = set(due_for_merge([ref for ref, _ in runs]))
         for names in due_for_review([ref for ref, _ in runs], epoch):
             reviewed = [(ref, run) for ref, run in runs if ref.name in names]
-            needed = _bytes(_compacted(join, reviewed, advance))
-            if needed < LIVE_SHARE * sum(ref.bytes for ref, _ in reviewed):
+            needed = _searched(_compacted(join, reviewed, advance))
+            if needed < LIVE_SHARE * sum(_searched(run) for _, run in reviewed):
                 due |= set(names)
         if due:
             runs = _merged(join, runs, due, advance, epoch)
-        state.rows.append(sum(table.num_rows for _, run in runs for table in run.values()))
-        state.sizes.append(sum(_bytes(run) for _, run in runs))
+        stored = [{name: table for name, table in run.items() if not are_spilled(name)} for _, run in runs]
+        state.rows.append(
+            sum(table.num_rows for run in stored for name, table in run.items() if not are_keys(name))
+        )
+        state.sizes.append(sum(map(_bytes, stored)))
+        state.on_disk.append(sum(_bytes(run) for _, run in runs) - state.sizes[-1])
         for seen in profiles.delays.values():
+            state.from_disk += seen.from_spill
             advance = replace(advance, partner_bounds=estimates.take(seen, join.longest_stored))
     return state
 
@@ -217,8 +254,7 @@ def _compacted(
     """What is still needed of some runs."""
     sections = {
         name: [run[name] for _, run in merging if name in run]
-        for name in join.sections
-        if any(name in run for _, run in merging)
+        for name in dict.fromkeys(name for _, run in merging for name in run)
     }
     ready = join.before_merge(sections, advance)
     tables = {name: join.compact(name, parts, advance) for name, parts in ready.items()}
@@ -236,6 +272,10 @@ def _merged(
     return (
         [*rest, (RunRef(f"m{epoch}", 0, 256, level, _bytes(nonempty), epoch), nonempty)] if nonempty else rest
     )
+
+
+def _searched(sections: Sections) -> int:
+    return sum(table.nbytes for name, table in sections.items() if not are_spilled(name))
 
 
 def _bytes(sections: Sections) -> int:

@@ -18,6 +18,7 @@ import venv
 from pathlib import Path
 
 from benchmarks.folders import CHECKOUT, cache
+from headrace.runtime.spark.class_sharing import class_sharing
 from headrace.runtime.spark.java import find_java
 
 PEERS = CHECKOUT / "benchmarks" / "peers"
@@ -70,9 +71,19 @@ def java_home() -> Path:
     folder = cache() / "java"
     launcher = folder / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
-    launcher.write_text(_WRAPPER.format(java=shlex.quote(str(find_java().executable))), encoding="utf-8")
-    launcher.chmod(0o755)
+    script = _WRAPPER.format(java=shlex.quote(str(find_java().executable)))
+    if (
+        not launcher.exists() or launcher.read_text(encoding="utf-8") != script
+    ):  # a changed file is another Java
+        launcher.write_text(script, encoding="utf-8")
+        launcher.chmod(0o755)
     return folder
+
+
+def classes_are_shared() -> bool:
+    """Whether Headrace's JVM has its classes in an archive, as from its second session on, or has no folder for one."""
+    java = find_java({**os.environ, "JAVA_HOME": str(java_home())})
+    return not class_sharing(java, cache()).is_recording
 
 
 _WRAPPER = """#!/bin/sh

@@ -21,7 +21,7 @@ class Ratio:
 
     @property
     def passed(self) -> bool:
-        return self.value <= self.bound if self.at_most else self.value >= self.bound
+        return bool(self.value <= self.bound if self.at_most else self.value >= self.bound)
 
     def __str__(self) -> str:
         sign = "≤" if self.at_most else "≥"
@@ -30,7 +30,7 @@ class Ratio:
     def as_dict(self) -> dict[str, Any]:
         return {
             "what": self.what,
-            "value": round(self.value, 3),
+            "value": round(float(self.value), 3),
             "at_most" if self.at_most else "at_least": self.bound,
             "passed": self.passed,
         }

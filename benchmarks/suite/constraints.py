@@ -7,7 +7,9 @@ pass three links, 1000, 10,000 and 1000 a second under windows of ten minutes; o
 within 15 seconds. *Linear Road*: 10,000 cars report every 30 seconds; AccSeg joins their last reports (CurCarSeg) with those that have
 stopped, detected within a second of a report; CurCarSeg joins last reports with active cars. *Keys*: packets are delivered in bursts every 45 seconds,
 or are on two links up to 50 seconds before or after, under windows of a minute. The thesis prints no more of CarExitStr and NegTollStr
-than their names. The join's operator runs by itself, epoch by epoch, with merges as the runtime has them. *Nothing gained*: what the measurement of delays costs.
+than their names. *Of a hub*: the network and AccSeg as queries with the option, in one process. *On disk*: packets pass a link within 5 seconds, and suddenly one of 100 takes minutes, under windows of ten, so the bound that was found breaks; and the
+network with declared constraints; with the rows that are finished on disk. The join's operator runs by itself, epoch by epoch, with merges as the runtime has them. *Nothing gained*: what the
+measurement of delays costs.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.charts import Bar
+from benchmarks.constrained_hubs import state_in_hub
 from benchmarks.constrained_joins import (
     BURST,
     BURST_RANGE,
@@ -32,11 +35,13 @@ from benchmarks.constrained_joins import (
     epoch_time,
     finding,
     join_of,
+    packets_delayed,
     packets_in_bursts,
     packets_of_links,
     packets_twice,
     reports,
     reports_twice,
+    spilling,
     state_over,
 )
 from benchmarks.constraint_traces import (
@@ -188,7 +193,7 @@ def monitored() -> tuple[list[dict[str, object]], Found]:
 
 ROW_BYTES = 10
 """Of the thesis' packets; the bytes of this engine's rows are in the table too."""
-FOUND_SECONDS, MOTORWAY_SECONDS, WATCHED_ROWS = 660, 360, 20_000
+FOUND_SECONDS, MOTORWAY_SECONDS, DELAYED_SECONDS, WATCHED_ROWS = 660, 360, 480, 20_000
 
 
 def network() -> tuple[list[dict[str, object]], Found]:
@@ -256,6 +261,70 @@ def by_key() -> tuple[list[dict[str, object]], Found]:
         figures[name, 0] = held[1] / held[0]
         for way, rows in zip(("whole windows", "found constraints"), held, strict=True):
             table.append(_row("rows in the state of a join", name, way, rows))
+    return table, figures
+
+
+def in_hubs() -> tuple[list[dict[str, object]], Found]:
+    """The network and AccSeg as queries of a hub, with constraints that their joins find, and without."""
+    table, figures = [], Found()
+    find, sides = "OPTIONS (constraints 'find')", ("CurCarSeg", "AccCars")
+    links = list(packets_of_links(FOUND_SECONDS))
+    network = state_in_hub(LINKS, NETWORK_RANGE, links, find)
+    until = min(int(at.max()) for _, at in links[-1][1])
+    passed = [packets[(packets < FRESH) & (at < until)] for _, (*_, (packets, at)) in links]
+    plain = state_in_hub(sides, REPORTING, reports(MOTORWAY_SECONDS))
+    found = state_in_hub(sides, REPORTING, reports(MOTORWAY_SECONDS), find)
+    for keys, expected in ((network.keys, np.sort(np.concatenate(passed))), (found.keys, plain.keys)):
+        if not len(expected) or not np.array_equal(keys, expected):
+            raise WrongAnswer(f"{len(keys)} results of a hub with constraints, {len(expected)} without")
+    figures["network", 0] = max(network.rows[-60:])
+    figures["AccSeg time", 0] = found.seconds / plain.seconds
+    what = "rows in the state of a join"
+    conditions = "a hub's query, three links, at most in the last minute"
+    table.append(_row(what, conditions, "found constraints", figures["network", 0]))
+    for way, state in (("whole windows", plain), ("found constraints", found)):
+        figures[f"AccSeg, {way}", 0] = float(np.mean(state.rows[-len(state.rows) // 4 :]))
+        conditions = "a hub's query, Linear Road, AccSeg"
+        table.append(_row(what, conditions, way, figures[f"AccSeg, {way}", 0]))
+        table.append(_row("milliseconds an epoch", conditions, way, 1e3 * state.seconds / len(state.rows)))
+    return table, figures
+
+
+def on_disk() -> tuple[list[dict[str, object]], Found]:
+    """Bytes in the state and on disk, and results, where a bound that was found breaks, and of the network."""
+    table, figures = [], Found()
+    plain_join = join_of(LINKS[:2], NETWORK_RANGE)
+    joins = {
+        "whole windows": plain_join,
+        "found constraints": finding(plain_join),
+        "found constraints, rows on disk": spilling(finding(plain_join)),
+    }
+    states = {name: state_over(join, packets_delayed(DELAYED_SECONDS)) for name, join in joins.items()}
+    states["declared constraints, rows on disk"] = state_over(
+        spilling(declared_network()), packets_of_links(60)
+    )
+    plain, found, kept, network_kept = states.values()
+    expected = state_over(declared_network(), packets_of_links(60)).results
+    if kept.results != plain.results or network_kept.results != expected:
+        raise WrongAnswer(f"{kept.results} results with rows on disk, {plain.results} without constraints")
+    for name, state in states.items():
+        conditions = "three links, a minute" if "declared" in name else "packets that are suddenly slow"
+        half = len(state.rows) // 2
+        table.append(_row("megabytes in the state, halfway", conditions, name, state.sizes[half - 1] / 1e6))
+        table.append(_row("megabytes on disk, at the end", conditions, name, state.on_disk[-1] / 1e6))
+        table.append(_row("results", conditions, name, state.results))
+    table.append(
+        _row(
+            "results made with rows from disk",
+            "packets that are suddenly slow",
+            "found constraints, rows on disk",
+            kept.from_disk,
+        )
+    )
+    figures["lost without", 0] = 1 - found.results / plain.results
+    figures["kept", 0] = kept.results / plain.results
+    figures["memory", 0] = kept.sizes[len(kept.sizes) // 2 - 1] / plain.sizes[len(plain.sizes) // 2 - 1]
+    figures["network", 0] = network_kept.sizes[-1] / (network_kept.sizes[-1] + network_kept.on_disk[-1])
     return table, figures
 
 
@@ -328,9 +397,11 @@ def _of_streams(
     links: Found,
     cars: Found,
     keys: Found,
+    hubs: Found,
+    disk: Found,
     watch: Found,
 ) -> list[Ratio]:
-    """Of the network's links, of Linear Road, of the order of keys, and where nothing is gained."""
+    """Of the network's links, of Linear Road, of the order of keys, of queries of a hub, of rows on disk, and where nothing is gained."""
     bars = {"packets in bursts": 0.6, "packets on both links in any order": 0.95}
     return [
         *(
@@ -362,6 +433,37 @@ def _of_streams(
             at_most=True,
         ),
         Ratio(
+            "a hub's query, network, constraints found: megabytes of rows of 10 bytes",
+            hubs["network", 0] * ROW_BYTES / 1e6,
+            1,
+            at_most=True,
+        ),
+        Ratio(
+            "a hub's query, AccSeg, constraints found: rows to whole windows",
+            hubs["AccSeg, found constraints", 0] / hubs["AccSeg, whole windows", 0],
+            0.15,
+            at_most=True,
+        ),
+        Ratio(
+            "a hub's query, AccSeg, constraints found: processor time to whole windows",
+            hubs["AccSeg time", 0],
+            1.05,
+            at_most=True,
+        ),
+        Ratio("packets that are suddenly slow, rows on disk: results to whole windows", disk["kept", 0], 1),
+        Ratio(
+            "packets that are suddenly slow, rows dropped: share of the results lost",
+            disk["lost without", 0],
+            0.001,
+        ),
+        Ratio(
+            "packets that are suddenly slow, rows on disk: bytes in the state to whole windows",
+            disk["memory", 0],
+            0.4,
+            True,
+        ),
+        Ratio("network, rows on disk: bytes in the state to all", disk["network", 0], 0.4, at_most=True),
+        Ratio(
             "nothing gained: time of a join that measures delays to one that does not",
             watch["ratio", 0],
             1.03,
@@ -373,10 +475,20 @@ def _of_streams(
 def constraints(rows: int, rounds: int) -> Report:
     """`rows` changes nothing, and `rounds` only the timing."""
     del rows
-    parts = [on_arrivals(), combined(), monitored(), network(), motorway(), by_key(), watched(rounds)]
+    parts = [
+        on_arrivals(),
+        combined(),
+        monitored(),
+        network(),
+        motorway(),
+        by_key(),
+        in_hubs(),
+        on_disk(),
+        watched(rounds),
+    ]
     table = [row for part_rows, _ in parts for row in part_rows]
-    held, both, monitor, links, cars, keys, watch = (figures for _, figures in parts)
-    ratios = [*_of_arrivals(held, both, monitor), *_of_streams(links, cars, keys, watch)]
+    held, both, monitor, links, cars, keys, hubs, disk, watch = (figures for _, figures in parts)
+    ratios = [*_of_arrivals(held, both, monitor), *_of_streams(links, cars, keys, hubs, disk, watch)]
     drawn = [
         Bar(
             f"{row['conditions']}: {row['way']}",

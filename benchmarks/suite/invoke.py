@@ -207,7 +207,8 @@ class _Duck:
 def duck(hub: Hub) -> Iterator[_Duck]:
     """DuckDB in a process of its own, over the archive of the hub's stream."""
     entries = hub.home.entries(hub.home.latest(), "archive:s")
-    files = [str(Path(hub.home.store.root) / name) for entry in entries for name in entry["files"]]
+    names = dict.fromkeys(name for entry in entries for name in entry["files"])
+    files = [str(Path(hub.home.store.root) / name) for name in names]
     command = [str(python_of("duckdb")), str(PEERS / "duckdb" / "window.py"), *files]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

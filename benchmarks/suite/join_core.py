@@ -4,8 +4,9 @@ All in one process without a JVM, in turn: a driver and its tasks one after the 
 from a tenth as many values as a stream has rows; windows of a minute that do not overlap hold a tenth of them. Sums over one
 stream's column, and of products of two streams' columns, make no pairs; the greatest product makes them all, and has no bar.
 *Queries*: the first has a join of its own, all others share one; each has a range and bounds of its own, and answers with the pairs within. All select
-rows of one stream above 900 to 999, of 0 to 999, so the shared join requires that; those *with nothing in common* have no such condition, and are not judged.
-*Ten rows*: the time of an epoch with five new rows of each stream, by query. *State*: the rows that ten new ones of one stream
+rows of one stream above 900 to 999, of 0 to 999, so the shared join requires that; those *with nothing in common* have no such condition, and answer with
+ten times as many pairs. *Ten rows*: the time of an epoch with five new rows of each stream, by query; *idle* with five of which no query wants a pair, when
+all earlier rows have left their windows. *State*: the rows that ten new ones of one stream
 are compared with, and the time, where the other stream holds a thousand to a million: counted in the operator alone.
 """
 
@@ -43,6 +44,8 @@ _MOST_ROWS = 2_000_000
 STATES = (1_000, 10_000, 100_000, 1_000_000)
 _START, _MINUTE, _MINUTES = 1_700_000_040_000_000, 60_000_000, 10
 _TUMBLING = "[RANGE TUMBLING 1 MINUTE]"
+_WINDOWS = 200_000
+"""Positions after which all rows have left their windows."""
 _OF_ONE, _OF_TWO, _OF_PAIRS = "SUM(s1.v)", "SUM(s0.v * s1.v)", "MAX(s0.v * s1.v)"
 
 
@@ -152,28 +155,34 @@ def _run(path: Path, files: Sequence[Path], query: str) -> tuple[float, list[tup
 
 
 def _many_queries(folder: Path, rows: int, rounds: int) -> tuple[list[dict[str, Any]], list[Ratio]]:
-    kinds = [(count, True) for count in QUERIES] + [(count, False) for count in (QUERIES[0], QUERIES[-1])]
-    times: dict[tuple[int, bool], tuple[list[float], list[float]]] = {kind: ([], []) for kind in kinds}
+    kinds = [(count, True) for count in QUERIES] + [(count, False) for count in (*QUERIES[:2], QUERIES[-1])]
+    times: dict[tuple[int, bool], tuple[list[float], ...]] = {kind: ([], [], []) for kind in kinds}
     for number in range(rounds):
-        for (count, in_common), (whole, small) in times.items():
+        for (count, in_common), (whole, small, idle) in times.items():
             with open_hub(folder / f"many{count}-{in_common}-{number}", local=True) as hub:
                 _register(hub, count, in_common=in_common)
                 _pushed(hub, 0, rows)
                 whole += [_pushed(hub, rows * turn, rows) for turn in (1, 2)]
                 small += [_pushed(hub, rows * 3 + 5 * turn, 5) for turn in range(5)]
+                later = [_pushed(hub, rows * 3 + _WINDOWS + 5 * turn, 5, wanted=False) for turn in range(12)]
+                idle.extend(later[3:])
     table = [
         {
             "what": f"{count} queries" + ("" if in_common else " with nothing in common"),
             "seconds": round(median(whole), 3),
             "rows_a_second": round(2 * rows / median(whole)),
             "ten_rows_ms_a_query": round(1000 * median(small) / count, 3),
+            "idle_epoch_ms": round(1000 * median(idle), 2),
         }
-        for (count, in_common), (whole, small) in times.items()
+        for (count, in_common), (whole, small, idle) in times.items()
     ]
     one, all_ = times[QUERIES[0], True], times[QUERIES[-1], True]
+    one_apart, ten_apart, all_apart = (times[count, False] for count in (*QUERIES[:2], QUERIES[-1]))
     return table, [
         Ratio("a thousand join queries to one, same rows", median(all_[0]) / median(one[0]), 5, True),
+        Ratio("the same with nothing in common", median(all_apart[0]) / median(one_apart[0]), 5, True),
         Ratio("ten new rows, milliseconds a query of a thousand", median(all_[1]), 1, True),
+        Ratio("idle epoch, a thousand to ten", median(all_apart[2]) / median(ten_apart[2]), 2, True),
     ]
 
 
@@ -191,12 +200,15 @@ def _register(hub: Hub, count: int, *, in_common: bool = True) -> None:
     )
 
 
-def _pushed(hub: Hub, first: int, rows: int) -> float:
+def _pushed(hub: Hub, first: int, rows: int, *, wanted: bool = True) -> float:
     for number, name in enumerate("ab"):
         position = np.arange(first, first + rows)
         at = pa.array(_START + position * 1_000 + number).cast(pa.timestamp("us", tz="UTC"))
-        mixed = position * 2_654_435_761 % 1_000_003
-        hub.push(name, pa.table({"at": at, "k": mixed % 50_000, "v": mixed // 7 % 1_000}))
+        keys = position * 2_654_435_761 % 1_000_003 % 50_000
+        values = np.random.default_rng((first, number)).integers(0, 1_000, rows)
+        if not wanted:
+            values[:] = 0 if number else 999
+        hub.push(name, pa.table({"at": at, "k": keys, "v": values}))
     started = time.perf_counter()
     hub.loop.drain()
     return time.perf_counter() - started

@@ -131,7 +131,7 @@ def forced(orders: Sequence[Order], share: float = 0.0) -> Iterator[None]:
 def without_adaptation() -> Iterator[None]:
     """Inside the block nothing is measured or chosen: the smallest side is probed first."""
     original = state_task.probe_profiles
-    state_task.probe_profiles = lambda _: ProbeProfiles()
+    state_task.probe_profiles = lambda *_: ProbeProfiles()
     try:
         yield
     finally:
@@ -356,7 +356,7 @@ def _one_phase(orders: Sequence[Order]) -> Iterator[None]:
 def _one_phase_smallest() -> Iterator[None]:
     """As before decision 49; measured all the same, so that its rows are counted."""
     original = state_task.probe_profiles
-    state_task.probe_profiles = lambda _: ProbeProfiles(measures=True)
+    state_task.probe_profiles = lambda *_: ProbeProfiles(measures=True)
     try:
         with one_phase():
             yield

@@ -63,7 +63,10 @@ def past(rows: int, rounds: int) -> Report:
     home = folders.cache() / f"past-amounts-{runs}"
     with open_hub(home, local=True) as hub:
         made(hub, runs)
-        files = [str(home / name) for entry in _entries(hub) for name in entry["files"]]
+        files = [
+            str(home / name)
+            for name in dict.fromkeys(name for entry in _entries(hub) for name in entry["files"])
+        ]
         spark = _of_spark(files) if runs >= _WITH_SPARK else {}
         table = [
             row

@@ -9,19 +9,14 @@ run, each durable when it is answered: in one hub a hundred a request, in anothe
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection
 from statistics import median
 from typing import Any
@@ -30,17 +25,16 @@ import httpx
 import numpy as np
 import pyarrow as pa
 
-from benchmarks import folders
 from benchmarks.charts import Bar
 from benchmarks.report import Report
+from benchmarks.served_hub import ARROW, as_arrow, bids, push, pushing, served
 from benchmarks.thresholds import Ratio
 
 REGISTRATIONS, BATCH = 10_000, 100
 FOLLOWERS = 1_000
-ASKED, RATE, PUSHES = 2_000, 200, 10
+ASKED, RATE = 2_000, 200
 CONNECTIONS = 16
 EPOCHS, ROUNDS = 20, 5
-ARROW = "application/vnd.apache.arrow.stream"
 _STREAM = """CREATE STREAM bids (auction BIGINT, price DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at;
 CREATE QUERY top AS SELECT COUNT(*) AS n, MAX(price) AS top FROM bids [RANGE 10 SECONDS SLIDE 1 SECOND];"""
 
@@ -49,13 +43,13 @@ def server(rows: int, rounds: int) -> Report:
     """One run, whatever `rounds` is; as many rows are pushed as `rows` allows, at most a million a format."""
     del rounds
     pushed = min(rows, 1_000_000)
-    with _served() as client:
+    with served() as client:
         client.post("/v1/statements", content=_STREAM).raise_for_status()
         json_rate, arrow_rate = _push_rates(client, pushed)
         alone, by_events, by_sockets = _followed(client)
         latencies = _asked(client)
         together = _registered(client, _many_a_request)
-    with _served() as client:
+    with served() as client:
         client.post("/v1/statements", content=_STREAM).raise_for_status()
         _push_rates(client, pushed // 10)
         single = _registered(client, _one_a_request)
@@ -105,59 +99,6 @@ def _row(measure: str, value: float) -> dict[str, Any]:
     return {"measure": measure, "value": round(value, 2)}
 
 
-@contextmanager
-def _served() -> Iterator[httpx.Client]:
-    home = folders.fresh("server-run") / "home"
-    command = [
-        sys.executable,
-        "-m",
-        "headrace.cli.main",
-        "serve",
-        "--home",
-        str(home),
-        "--port",
-        "0",
-        "--no-auth",
-    ]
-    environment = {**os.environ, "HEADRACE_EXECUTOR": "local"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().split()[-1]
-        with httpx.Client(base_url=url, timeout=300) as client:
-            yield client
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-
-_START = datetime(2024, 1, 1, tzinfo=UTC)
-_seconds = 0
-
-
-def _rows(count: int, per_second: int = 10_000) -> pa.Table:
-    """Rows that continue in event time after those made before."""
-    global _seconds  # noqa: PLW0603 - the stream's clock
-    spans = np.arange(count) * 1_000_000 // per_second
-    start = int((_START + timedelta(seconds=_seconds)).timestamp() * 1e6)
-    _seconds += count // per_second + 1
-    draws = np.random.default_rng(count)
-    return pa.table(
-        {
-            "auction": draws.integers(0, 1000, count),
-            "price": np.round(draws.lognormal(4, 1, count), 2),
-            "at": pa.array(start + spans, pa.timestamp("us", "UTC")),
-        }
-    )
-
-
-def _arrow(table: pa.Table) -> bytes:
-    out = io.BytesIO()
-    with pa.ipc.new_stream(out, table.schema) as writer:
-        writer.write_table(table)
-    return out.getvalue()
-
-
 def _lines(table: pa.Table) -> bytes:
     rows = table.set_column(2, "at", table["at"].cast(pa.string())).to_pylist()
     return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
@@ -165,18 +106,12 @@ def _lines(table: pa.Table) -> bytes:
 
 def _push_rates(client: httpx.Client, rows: int) -> tuple[float, float]:
     rates = []
-    for encode, kind, batch in ((_lines, "application/x-ndjson", 20_000), (_arrow, ARROW, 200_000)):
-        bodies = [encode(_rows(min(batch, rows))) for _ in range(max(1, rows // batch))]
+    for encode, kind, batch in ((_lines, "application/x-ndjson", 20_000), (as_arrow, ARROW, 200_000)):
+        bodies = [encode(bids(min(batch, rows))) for _ in range(max(1, rows // batch))]
         started = time.perf_counter()
-        accepted = sum(_push(client, body, kind) for body in bodies)
+        accepted = sum(push(client, body, kind) for body in bodies)
         rates.append(accepted / (time.perf_counter() - started))
     return rates[0], rates[1]
-
-
-def _push(client: httpx.Client, body: bytes, kind: str) -> int:
-    answer = client.post("/v1/streams/bids/rows", content=body, headers={"Content-Type": kind})
-    answer.raise_for_status()
-    return int(answer.json()["accepted"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +130,10 @@ def _epoch_times(client: httpx.Client) -> Times:
     """Medians of epochs of a second of rows, each pushed when the answer has those before."""
     first, answers = _epoch(client), []
     for _ in range(EPOCHS):
-        body = _arrow(_rows(2_000, per_second=1_000))
+        body = as_arrow(bids(2_000, per_second=1_000))
         before = _epoch(client)
         started = time.perf_counter()
-        _push(client, body, ARROW)
+        push(client, body, ARROW)
         while client.get("/v1/queries/top/answer").status_code != 200 or _epoch(client) == before:
             pass
         answers.append((time.perf_counter() - started) * 1000)
@@ -251,28 +186,9 @@ def _asked(client: httpx.Client) -> list[float]:
         assert response.status == 200
         return time.perf_counter() - due
 
-    with _pushing(client), ThreadPoolExecutor(8) as pool:
+    with pushing(client), ThreadPoolExecutor(8) as pool:
         begin = time.perf_counter() + 0.5
         return list(pool.map(ask, range(ASKED)))
-
-
-@contextmanager
-def _pushing(client: httpx.Client) -> Iterator[None]:
-    """A block in which another client pushes, so that epochs run."""
-    ended = threading.Event()
-
-    def push() -> None:
-        with httpx.Client(base_url=client.base_url, timeout=60) as pushing:
-            while not ended.wait(1 / PUSHES):
-                _push(pushing, _arrow(_rows(1_000)), ARROW)
-
-    with ThreadPoolExecutor(1) as pushes:
-        pushed = pushes.submit(push)
-        try:
-            yield
-        finally:
-            ended.set()
-            pushed.result()
 
 
 _SELECT = "SELECT COUNT(*) AS n FROM bids [RANGE 1 MINUTE SLIDE 10 SECONDS] WHERE auction = {} AND price > {}"
@@ -280,7 +196,7 @@ _SELECT = "SELECT COUNT(*) AS n FROM bids [RANGE 1 MINUTE SLIDE 10 SECONDS] WHER
 
 def _registered(client: httpx.Client, register: Callable[[httpx.Client], None]) -> float:
     """Registrations a second while epochs run."""
-    with _pushing(client):
+    with pushing(client):
         started = time.perf_counter()
         register(client)
         return REGISTRATIONS / (time.perf_counter() - started)

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from benchmarks import constrained_joins
+from benchmarks.constrained_hubs import state_in_hub
 from benchmarks.constrained_joins import (
     DETECTED,
+    NETWORK_RANGE,
     REPORTING,
     SECOND,
     finding,
     join_of,
+    packets_delayed,
     reports,
+    spilling,
     state_over,
 )
 
@@ -47,3 +51,25 @@ def test_acc_seg_has_the_same_results_from_a_part_of_the_state() -> None:
     plain, found = (state_over(way, reports(420)) for way in (join, finding(join)))
     assert found.results == plain.results > 1000
     assert sum(found.rows[-60:]) < 0.5 * sum(plain.rows[-60:])
+
+
+def test_as_a_query_of_a_hub_it_has_the_same_results_from_a_part_of_the_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(constrained_joins, "STOPPED", 0.2)
+    sides = ("CurCarSeg", "AccCars")
+    plain, found = (
+        state_in_hub(sides, REPORTING, reports(240), way) for way in ("", "OPTIONS (constraints 'find')")
+    )
+    assert len(plain.keys) > 1000
+    assert (found.keys == plain.keys).all()
+    assert found.rows[-1] < 0.6 * plain.rows[-1]
+
+
+def test_rows_on_disk_are_counted_and_searched_no_more() -> None:
+    join = finding(join_of(("entered", "passed"), NETWORK_RANGE))
+    plain, kept = (state_over(way, packets_delayed(120)) for way in (join, spilling(join)))
+    assert kept.results > plain.results
+    assert kept.from_disk > 0
+    assert kept.on_disk[-1] > kept.sizes[-1]
+    assert plain.on_disk[-1] == 0

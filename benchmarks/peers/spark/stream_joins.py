@@ -61,7 +61,9 @@ def main() -> None:
     for of_stream in source.iterdir():
         (last / of_stream.name).mkdir(parents=True)
         shutil.copy(max(of_stream.iterdir()), last / of_stream.name)
-    spark = session(Request("tumbling", source, 0, output / "answer", {"state": sys.argv[4]}))
+    spark = session(
+        Request("tumbling", source, 0, output / "answer", {"state": sys.argv[4], "heap": sys.argv[5]})
+    )
     run(spark, last, streams, output / "warm-up")
     print(json.dumps({"seconds": run(spark, source, streams, output / "answer")}), flush=True)
     spark.stop()
