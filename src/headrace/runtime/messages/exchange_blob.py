@@ -8,6 +8,7 @@ import pickle
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -16,7 +17,8 @@ from headrace.operators.base.operator import Sections
 from headrace.runtime.messages.task_messages import ScanReceipt
 from headrace.store.files.container import Container, parts
 
-_LENGTH = struct.Struct("<q")
+_LENGTH: Final = struct.Struct("<q")
+_WORD: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +30,28 @@ class ScanBlob:
     sections: Mapping[str, pa.Table]
 
     def pack(self) -> bytes:
-        """Bytes for the exchange, never stored: a pickled head, then a container of tables, large ones compressed.
+        """Bytes for the exchange, never stored: those of `parts`, with large tables compressed.
 
         A blob is copied six times on its way through Python, sockets and the JVM: LZ4 costs less than that.
         """
+        return b"".join(self.parts(compressed=True))
+
+    def parts(self, *, compressed: bool = False) -> list[Any]:
+        """Buffers that are the blob one after another: a length, a pickled head of that length, a container of tables."""
         head = pickle.dumps((self.receipt, self.rejected), protocol=5)
-        body = parts(self.sections, checksums=False, compressed=True) if self.sections else []
-        return b"".join([_LENGTH.pack(len(head)), head, *body])
+        head += bytes(
+            -(_LENGTH.size + len(head)) % _WORD
+        )  # tables begin at a whole word, so that they are read in place
+        body = parts(self.sections, checksums=False, compressed=compressed) if self.sections else []
+        return [_LENGTH.pack(len(head)), head, *body]
 
     @staticmethod
-    def unpack(data: bytes) -> ScanBlob:
-        """The inverse; small tables are views of `data`."""
+    def unpack(data: pa.Buffer) -> ScanBlob:
+        """The blob of such bytes; tables that are not compressed are views of `data`."""
         (length,) = _LENGTH.unpack_from(data)
         start = _LENGTH.size
-        receipt, rejected = pickle.loads(data[start : start + length])
-        body = pa.py_buffer(data).slice(start + length)
+        receipt, rejected = pickle.loads(data.slice(start, length))
+        body = data.slice(start + length)
         sections = Container.open(body).tables() if body.size else {}
         return ScanBlob(receipt, rejected, sections)
 

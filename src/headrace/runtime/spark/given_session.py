@@ -27,6 +27,10 @@ class GivenSession:
         """Number of tasks that run at a time."""
         return self.context.defaultParallelism
 
+    @property
+    def exchange(self) -> None:
+        """None: its tasks may run on several machines."""
+
     def ready(self, _: float) -> bool:
         """True: it has started."""
         return True

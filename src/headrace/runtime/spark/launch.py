@@ -59,6 +59,7 @@ _FIXED: Mapping[str, str] = {
     "spark.sql.streaming.checkpointFileManagerClass": (  # two renames a micro-batch cheaper; atomic locally and on HDFS
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    "spark.shuffle.compress": "false",  # blobs are compressed already, or names of files
     "spark.executorEnv.PYTHONHASHSEED": "0",
     "spark.executorEnv.TZ": "UTC",
     **{f"spark.executorEnv.{name}": "1" for name in _ONE_THREAD},

@@ -54,6 +54,11 @@ class OwnSession:
 
         return sql_session(self.context)
 
+    @property
+    def exchange(self) -> Path:
+        """A folder that all tasks can read, for the blobs of a job: they run on this machine."""
+        return self._started().scratch / "exchange"
+
     def ready(self, seconds: float) -> bool:
         """Wait so long for the start to end, well or not; whether it has."""
         return bool(wait([self._started().context], seconds).done)
@@ -97,8 +102,9 @@ class _Start:
         self._scratch = tempfile.TemporaryDirectory(
             prefix=f"{SPARK_SCRATCH}{os.getpid()}-", dir=home, ignore_cleanup_errors=True
         )
+        self.scratch = Path(self._scratch.name)
         try:
-            self._launched = launch(cores, scratch=Path(self._scratch.name), brief=brief)
+            self._launched = launch(cores, scratch=self.scratch, brief=brief)
         except BaseException:
             self._scratch.cleanup()
             raise

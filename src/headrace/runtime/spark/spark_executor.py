@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -19,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.errors import EpochFailed
+from headrace.runtime.messages.exchange_files import exchange_folder
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.spark.session import was_interrupted
 from headrace.runtime.spark.standing.pace import EASY_ROWS
@@ -169,8 +171,9 @@ class SparkExecutor:
         parts = self._context.parallelize(
             [pickle.dumps(message, protocol=5) for message in scans], len(scans)
         )
-        blobs = parts.mapPartitions(_scan).partitionBy(len(messages), _owner)
-        return blobs.mapPartitionsWithIndex(_State(messages)).collect()
+        with exchange_folder(self._session.exchange) as folder:
+            blobs = parts.mapPartitions(_Scan(folder)).partitionBy(len(messages), _owner)
+            return blobs.mapPartitionsWithIndex(_State(messages)).collect()
 
 
 @contextmanager
@@ -192,14 +195,20 @@ def _owner(task: int) -> int:
     return task
 
 
-def _scan(messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    for message in messages:
-        for task, blob in scan(pickle.loads(message)):
-            yield task, packed(blob)
+class _Scan:
+    """Scan tasks, picklable by reference to this module; large blobs are files of `folder`, if it is given."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def __call__(self, messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        for message in messages:
+            for task, blob in scan(pickle.loads(message)):
+                yield task, packed(blob, self._folder)
 
 
 class _State:
-    """An epoch's state messages, picklable by reference to this module."""
+    """As `_Scan`, an epoch's state messages."""
 
     def __init__(self, messages: dict[int, bytes]) -> None:
         self._messages = messages

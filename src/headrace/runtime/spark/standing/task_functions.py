@@ -9,11 +9,13 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from headrace.errors import HeadraceError
 from headrace.runtime.home.gc_control import freeze_modules
 from headrace.runtime.messages.exchange_blob import ScanBlob
+from headrace.runtime.messages.exchange_files import received, sent
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.tasks.levels import run_state
 from headrace.runtime.tasks.scan.scan_task import scan_blobs
@@ -41,9 +43,9 @@ def scan(message: ScanMessage) -> Iterator[tuple[int, Blob]]:
         yield from failed_scan(message, error).items()
 
 
-def packed(blob: Blob) -> bytes:
-    """The bytes of a blob that goes to another process."""
-    return blob.pack() if isinstance(blob, ScanBlob) else blob
+def packed(blob: Blob, folder: Path | None = None) -> bytes:
+    """The bytes of a blob that goes to another process; a large one is in a file of `folder`, if that is given. Raises `OSError`."""
+    return sent(blob, folder) if isinstance(blob, ScanBlob) else blob
 
 
 def failed_scan(message: ScanMessage, error: HeadraceError) -> dict[int, bytes]:
@@ -58,9 +60,7 @@ def advance(message: StateMessage, blobs: Sequence[Blob]) -> StateReceipt | Fail
         if isinstance(blob, bytes) and blob.startswith(_FAILED):
             return Failure(pickle.loads(blob[len(_FAILED) :]))
     try:
-        return run_state(
-            message, [ScanBlob.unpack(blob) if isinstance(blob, bytes) else blob for blob in blobs]
-        )
+        return run_state(message, [received(blob) if isinstance(blob, bytes) else blob for blob in blobs])
     except HeadraceError as error:
         return Failure(error)
 
