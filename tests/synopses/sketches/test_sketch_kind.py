@@ -158,3 +158,77 @@ def test_the_error_of_a_norm_falls_with_the_root_of_the_registers() -> None:
         within = np.mean(np.abs(np.array(estimates) - true) <= true * 3.5 / np.sqrt(registers))
         assert within >= 0.95, "three standard errors"
     assert 0.15 < spread[1] / spread[0] < 0.4, "a quarter, for sixteen times as many"
+
+
+@pytest.mark.parametrize("doubled", [1, 2, 3])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_coarser_one_is_what_the_coarser_kind_makes_and_not_larger_than_it_may_be(
+    name: str, doubled: int
+) -> None:
+    fine, random = KINDS[name], np.random.default_rng(6)
+    coarse, rows = fine.coarser(doubled), values(name, 20_000, random)
+    assert fine.coarser(0) == fine or name == "norm"
+    one = np.zeros(len(rows), np.int64)
+    fitted = coarse.fitted(fine.made(rows, None, one, 1))
+    assert len(fitted[0]) <= coarse.full_bytes < fine.full_bytes
+    assert coarse.fitted(fitted).tolist() == fitted.tolist(), "what fits stays as it is"
+    assert fine.fitted(fitted).tolist() == fitted.tolist()
+    assert coarse.fitted(empty(2)).tolist() == [b"", b""]
+    found, bound = kind_estimate(coarse, fitted)
+    wanted, usual = kind_estimate(coarse, coarse.made(rows, None, one, 1))
+    assert abs(found - wanted) <= bound + usual
+    if name in ("distinct", "norm"):
+        assert bound == pytest.approx(usual, rel=0.3)
+
+
+def kind_estimate(kind: Kind, blobs: Any) -> tuple[float, float]:
+    """What a sketch shows of its rows, and the bound: a number of values, a norm, a median, or how often the most frequent value is there."""
+    if isinstance(kind, Ranking):
+        value, bound = decode(blobs).quantile(0.5)
+        return float(value[0]), float(bound[0])
+    if isinstance(kind, FrequentSketch):
+        ranked, excess = kind.most(blobs, 1)
+        return float(ranked[0][0][1]), float(excess[0])
+    value, bound = kind.estimates(blobs)  # type: ignore[attr-defined]
+    return float(value[0]), float(bound[0])
+
+
+def exactly(name: str, rows: np.ndarray) -> float:
+    counts = np.array(sorted(Counter(rows.tolist()).values()), float)
+    if name == "ranks":
+        return float(np.percentile(rows, 50))
+    return {"distinct": len(counts), "frequent": counts[-1], "norm": np.sqrt((counts**2).sum())}[name]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", KINDS)
+def test_fine_and_coarse_ones_together_are_within_the_bound_that_they_state(name: str, seed: int) -> None:
+    """Merged by the finest or a coarser kind, fitted or not; of the distinct ones with their probability, for these seeds always."""
+    random = np.random.default_rng(seed)
+    kinds = [KINDS[name].coarser(int(times)) for times in random.integers(0, 4, 5)]
+    parts = [values(name, int(random.integers(0, 4000)), random) for _ in kinds]
+    made = [
+        kind.made(part, None, np.zeros(len(part), np.int64), 1)[0]
+        for kind, part in zip(kinds, parts, strict=True)
+    ]
+    rows, blobs = np.concatenate(parts), np.array([*made, b""], object)
+    for kind in (KINDS[name], *kinds):
+        merged = kind.merged(blobs, np.zeros(len(blobs), np.int64), 1)
+        for each in (merged, kind.fitted(merged)):
+            value, bound = kind_estimate(kind, each)
+            assert abs(value - exactly(name, rows)) <= bound * (1 + 1e-9) + 1e-9 * abs(value)
+
+
+def test_norms_of_several_cells_have_as_many_registers_as_all_of_their_parts() -> None:
+    fine = StableSketch(64)
+    coarse, rows = fine.coarser(1), values("norm", 500, np.random.default_rng(1))
+    one, other = (kind.made(rows, None, np.zeros(500, np.int64), 1)[0] for kind in (fine, coarse))
+    assert (len(one), len(other)) == (512, 128)
+    assert one[:128] == other, "the first registers of the same draws"
+    merged = fine.merged(np.array([one, other, one, one], object), np.array([0, 0, 1, 2]), 3)
+    assert [len(blob) for blob in merged] == [128, 512, 512]
+    assert merged[0] == fine.merged(np.array([other, other], object), np.array([0, 0]), 1)[0]
+    assert merged[2] == one
+    assert coarse.fitted(merged).tolist() == [merged[0], other, other]
+    value, bound = fine.estimates(merged)
+    assert bound[0] / value[0] == pytest.approx(2 * bound[1] / value[1])

@@ -44,6 +44,11 @@ class Form:
         k = -(-error.denominator // error.numerator)
         return Form(k, -(-k // 2))
 
+    def coarser(self, doubled: int) -> Form:
+        """The form whose error is doubled so often."""
+        k = -(-self.first // 2**doubled)
+        return Form(k, -(-k // 2))
+
     def starts(self) -> Ints:
         """The least count with level j, for every j: all lower levels at their least, and one bucket of 2^j."""
         least_counts, below, level = [], 0, 0

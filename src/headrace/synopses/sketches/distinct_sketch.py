@@ -21,6 +21,10 @@ from headrace.synopses.sketches.sketch_kind import Blobs, empty, gathered
 _FORM: Final = datasketches.tgt_hll_type.HLL_4
 _DEVIATIONS: Final = 3
 _STANDARD_ERROR: Final = 1.04
+_FEWEST: Final = 4
+"""The least logarithm of registers."""
+_LOG_REGISTERS_AT: Final = 3
+"""The byte of a stored sketch that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,20 @@ class DistinctSketch:
         """Half a byte per register."""
         return (1 << self.log_registers) // 2 + 64
 
+    @property
+    def kept_bytes(self) -> int:
+        """That of all registers."""
+        return self.full_bytes
+
     @staticmethod
     def within(error: Fraction) -> DistinctSketch:
         """The fewest registers with this error; errors below 0.22 percent get the maximum."""
         registers = (_DEVIATIONS * _STANDARD_ERROR / float(error)) ** 2
-        return DistinctSketch(min(max(4, math.ceil(math.log2(registers))), 21))
+        return DistinctSketch(min(max(_FEWEST, math.ceil(math.log2(registers))), 21))
+
+    def coarser(self, doubled: int) -> DistinctSketch:
+        """A quarter of the registers has twice the error."""
+        return DistinctSketch(max(_FEWEST, self.log_registers - 2 * doubled))
 
     def made(
         self, values: npt.NDArray[Any], weights: npt.NDArray[Any] | None, cells: Ints, count: int
@@ -60,15 +73,23 @@ class DistinctSketch:
         return blobs
 
     def merged(self, blobs: Blobs, codes: Ints, count: int) -> Blobs:
-        """The maxima of registers."""
+        """The maxima of registers, of as few as the one with the fewest has."""
         combined, several = gathered(blobs, codes, count)
         for code, parts in enumerate(several):
             if parts:
-                union = datasketches.hll_union(self.log_registers)
+                fewest = min(self.log_registers, *(part[_LOG_REGISTERS_AT] for part in parts))
+                union = datasketches.hll_union(fewest)
                 for part in parts:
-                    union.update(datasketches.hll_sketch.deserialize(part))
+                    union.update(datasketches.hll_sketch.deserialize(_with_at_most(fewest, part)))
                 combined[code] = bytes(union.get_result(_FORM).serialize_compact())
         return combined
+
+    def fitted(self, blobs: Blobs) -> Blobs:
+        """With at most as many registers as the kind has: the maxima of several."""
+        made = blobs.copy()
+        for index in np.flatnonzero(blobs != b"").tolist():
+            made[index] = _with_at_most(self.log_registers, blobs[index])
+        return made
 
     def estimates(self, blobs: Blobs) -> tuple[Ints, Ints]:
         """The estimated numbers of values, and their maximum errors."""
@@ -81,3 +102,12 @@ class DistinctSketch:
                 values[index] = value
                 bounds[index] = math.floor(max(high - value, value - low, 0.0) + 1e-3)
         return values, bounds
+
+
+def _with_at_most(log_registers: int, blob: bytes) -> bytes:
+    """A sketch with so many registers at most. Each alone: a union that has reduced one sketch forgets it when a second one is larger."""
+    if blob[_LOG_REGISTERS_AT] <= log_registers:
+        return blob
+    union = datasketches.hll_union(log_registers)
+    union.update(datasketches.hll_sketch.deserialize(blob))
+    return bytes(union.get_result(_FORM).serialize_compact())

@@ -7,6 +7,7 @@ Source: Misra, Gries (1982), in the form of Anderson et al., "A high-performance
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -19,6 +20,10 @@ from headrace.synopses.arrays import Ints
 from headrace.synopses.sketches.sketch_kind import Blobs, empty, gathered
 
 _A_PRIORI: Final = 3.5
+_FEWEST: Final = 3
+"""The least logarithm of the size."""
+_LOG_SIZE_AT: Final = 3
+"""The byte of a stored sketch that has it."""
 _ALL: Final = datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES
 
 
@@ -33,10 +38,19 @@ class FrequentSketch:
         """Values of about a dozen letters, with a count each."""
         return 24 * (3 << self.log_size) // 4
 
+    @property
+    def kept_bytes(self) -> int:
+        """Of values of a letter or two."""
+        return self.full_bytes * 14 // 24
+
     @staticmethod
     def within(error: Fraction) -> FrequentSketch:
         """The least size whose counts have an error of at most `error` of all rows."""
-        return FrequentSketch(min(max(3, math.ceil(math.log2(_A_PRIORI / float(error)))), 24))
+        return FrequentSketch(min(max(_FEWEST, math.ceil(math.log2(_A_PRIORI / float(error)))), 24))
+
+    def coarser(self, doubled: int) -> FrequentSketch:
+        """Half of the values has twice the error."""
+        return FrequentSketch(max(_FEWEST, self.log_size - doubled))
 
     def made(
         self, values: npt.NDArray[Any], weights: npt.NDArray[Any] | None, cells: Ints, count: int
@@ -62,11 +76,26 @@ class FrequentSketch:
         combined, several = gathered(blobs, codes, count)
         for code, parts in enumerate(several):
             if parts:
-                union = datasketches.frequent_strings_sketch.deserialize(parts[0])
-                for part in parts[1:]:
-                    union.merge(datasketches.frequent_strings_sketch.deserialize(part))
-                combined[code] = bytes(union.serialize())
+                combined[code] = self._one(parts)
         return combined
+
+    def _one(self, parts: Sequence[bytes]) -> bytes:
+        """Several as one, of at most the kind's size."""
+        if parts[0][_LOG_SIZE_AT] > self.log_size:
+            union = datasketches.frequent_strings_sketch(self.log_size)
+        else:
+            union, parts = datasketches.frequent_strings_sketch.deserialize(parts[0]), parts[1:]
+        for part in parts:
+            union.merge(datasketches.frequent_strings_sketch.deserialize(part))
+        return bytes(union.serialize())
+
+    def fitted(self, blobs: Blobs) -> Blobs:
+        """With at most as many values as the kind has, the most frequent ones."""
+        made = blobs.copy()
+        for index in np.flatnonzero(blobs != b"").tolist():
+            if blobs[index][_LOG_SIZE_AT] > self.log_size:
+                made[index] = self._one([blobs[index]])
+        return made
 
     def most(self, blobs: Blobs, number: int) -> tuple[list[list[tuple[str, int]]], Ints]:
         """The most frequent values of each cell with their counts, and the maximum excess of a count."""

@@ -28,6 +28,15 @@ class Ranking:
         """About three points of 24 bytes for each part of the error."""
         return 72 * self.fewest
 
+    @property
+    def kept_bytes(self) -> int:
+        """The points that are never thinned."""
+        return 8 + 24 * self.fewest
+
+    def coarser(self, doubled: int) -> Ranking:
+        """Half of the points has twice the error."""
+        return Ranking(self.error * 2**doubled)
+
     def made(
         self, values: npt.NDArray[Any], weights: npt.NDArray[Any] | None, cells: Ints, count: int
     ) -> Blobs:
@@ -40,6 +49,10 @@ class Ranking:
     def merged(self, blobs: Blobs, codes: Ints, count: int) -> Blobs:
         """Within the same error, for any order of merging."""
         return encode(decode(blobs).merged(codes, count).thinned(self.error, self.fewest))
+
+    def fitted(self, blobs: Blobs) -> Blobs:
+        """Without the points that the error allows to drop."""
+        return encode(decode(blobs).thinned(self.error, self.fewest))
 
     @property
     def fewest(self) -> int:

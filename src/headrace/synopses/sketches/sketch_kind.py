@@ -26,6 +26,15 @@ class Kind(Protocol):
         """The approximate number of bytes for very many different rows."""
         ...
 
+    @property
+    def kept_bytes(self) -> int:
+        """About the size up to which a synopsis with a smaller error stays as it is when it is `fitted`."""
+        ...
+
+    def coarser(self, doubled: int) -> Kind:
+        """The kind whose error is doubled so often."""
+        ...
+
     def made(
         self, values: npt.NDArray[Any], weights: npt.NDArray[Any] | None, cells: Ints, count: int
     ) -> Blobs:
@@ -33,7 +42,11 @@ class Kind(Protocol):
         ...
 
     def merged(self, blobs: Blobs, codes: Ints, count: int) -> Blobs:
-        """Synopses with equal codes as one."""
+        """Synopses with equal codes as one: of the accuracy of the kind, or of the least accurate of them."""
+        ...
+
+    def fitted(self, blobs: Blobs) -> Blobs:
+        """Synopses of the same rows of at most the accuracy of the kind, where they were made with a smaller error."""
         ...
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -31,21 +31,31 @@ _CHUNK: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StableSketch:
-    """`registers` sums; `p` from 1 to 2 is the norm, `seed` that of the noise."""
+    """`registers` sums; `p` from 1 to 2 is the norm, `seed` that of the noise. They are the first ones of `drawn` (None: all)."""
 
     registers: int
     p: float = 2.0
     seed: int = 0
+    drawn: int | None = None
 
     @property
     def full_bytes(self) -> int:
         """Eight bytes per register."""
         return 8 * self.registers
 
+    @property
+    def kept_bytes(self) -> int:
+        """That of all registers."""
+        return self.full_bytes
+
     @staticmethod
     def within(error: Fraction) -> StableSketch:
         """The number of registers with three standard errors within `error`, for p = 2."""
         return StableSketch(math.ceil((_SPREAD[2.0] / float(error)) ** 2))
+
+    def coarser(self, doubled: int) -> StableSketch:
+        """The first of its registers, of which a quarter has twice the error."""
+        return replace(self, registers=-(-self.registers // 4**doubled), drawn=self.drawn or self.registers)
 
     def made(
         self, values: npt.NDArray[Any], weights: npt.NDArray[Any] | None, cells: Ints, count: int
@@ -73,7 +83,8 @@ class StableSketch:
 
     def draws(self, hashes: Ints) -> Doubles:
         """A draw for each hash and register, always the same (Chambers, Mallows, Stuck 1976)."""
-        register = _mix(np.arange(2 * self.registers, dtype=np.uint64) + np.uint64(self.seed << 32))
+        first, drawn = np.arange(self.registers, dtype=np.uint64), self.drawn or self.registers
+        register = _mix(np.r_[first, first + np.uint64(drawn)] + np.uint64(self.seed << 32))
         bits = _mix(hashes.view(np.uint64)[:, None] ^ register)
         uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
         angle = np.pi * (uniform[:, : self.registers] - 0.5)
@@ -81,29 +92,51 @@ class StableSketch:
         p = self.p
         if p == 1.0:
             return np.tan(angle)
-        first = np.sin(p * angle) / np.cos(angle) ** (1 / p)
-        return first * (np.cos((1 - p) * angle) / wait) ** ((1 - p) / p)
+        of_angle = np.sin(p * angle) / np.cos(angle) ** (1 / p)
+        return of_angle * (np.cos((1 - p) * angle) / wait) ** ((1 - p) / p)
 
     def merged(self, blobs: Blobs, codes: Ints, count: int) -> Blobs:
-        """The sums of registers, in the order of the blobs."""
+        """The sums of registers, in the order of the blobs; where some have fewer, of as many as all have."""
         there = np.flatnonzero(blobs != b"")
-        sums = np.zeros((count, self.registers))
-        np.add.at(sums, codes[there], self._numbers(blobs[there]))
-        merged, raw, size = empty(count), sums.astype("<f8").tobytes(), 8 * self.registers
-        for cell in np.unique(codes[there]).tolist():
-            merged[cell] = raw[size * cell : size * (cell + 1)]
+        sizes = _registers(blobs[there])
+        fewest = np.full(count, self.registers)
+        np.minimum.at(fewest, codes[there], sizes)
+        merged = empty(count)
+        for registers in np.unique(fewest[codes[there]]).tolist():
+            summed = there[fewest[codes[there]] == registers]
+            cells, owner = np.unique(codes[summed], return_inverse=True)
+            sums = np.zeros((len(cells), registers))
+            np.add.at(sums, owner, _numbers(blobs[summed], registers))
+            raw, size = sums.astype("<f8").tobytes(), 8 * registers
+            for number, cell in enumerate(cells.tolist()):
+                merged[cell] = raw[size * number : size * (number + 1)]
         return merged
 
-    def _numbers(self, blobs: Sequence[bytes] | Blobs) -> Doubles:
-        return np.frombuffer(b"".join(blobs), "<f8").reshape(-1, self.registers)
+    def fitted(self, blobs: Blobs) -> Blobs:
+        """The first registers, as many as the kind has."""
+        made = blobs.copy()
+        for index in np.flatnonzero(_registers(blobs) > self.registers).tolist():
+            made[index] = blobs[index][: 8 * self.registers]
+        return made
 
     def estimates(self, blobs: Blobs) -> tuple[Doubles, Doubles]:
-        """Norms, and three standard errors of each; 0 for the empty synopsis."""
-        values = np.zeros(len(blobs))
-        there = np.flatnonzero(blobs != b"")
-        if len(there):
-            values[there] = np.median(np.abs(self._numbers(blobs[there])), axis=1) / one_draw(self.p)
-        return values, values * (_SPREAD.get(self.p, _SPREAD[1.0]) / math.sqrt(self.registers))
+        """Norms, and three standard errors of each by its number of registers; 0 for the empty synopsis."""
+        values, sizes = np.zeros(len(blobs)), _registers(blobs)
+        for registers in np.unique(sizes[sizes > 0]).tolist():
+            some = np.flatnonzero(sizes == registers)
+            values[some] = np.median(np.abs(_numbers(blobs[some], registers)), axis=1) / one_draw(self.p)
+        return values, values * (_SPREAD.get(self.p, _SPREAD[1.0]) / np.sqrt(np.maximum(sizes, 1)))
+
+
+def _registers(blobs: Sequence[bytes] | Blobs) -> Ints:
+    """How many each has."""
+    return np.fromiter(map(len, blobs), np.int64, len(blobs)) // 8
+
+
+def _numbers(blobs: Sequence[bytes] | Blobs, registers: int) -> Doubles:
+    """The first registers of each."""
+    first = b"".join(blob[: 8 * registers] for blob in blobs)
+    return np.frombuffer(first, "<f8").reshape(-1, registers)
 
 
 @lru_cache
