@@ -261,6 +261,36 @@ def test_what_runs_is_within_the_budget_after_every_epoch_and_answers_as_without
             hub.close()
 
 
+@settings(max_examples=6, deadline=None)
+@given(data=st.data())
+def test_every_owner_is_within_its_budget_after_every_epoch_and_pays_for_itself(data: st.DataObject) -> None:
+    """By the bytes of the files; queries of others, and those without an owner, answer as without a budget."""
+    names = data.draw(
+        st.lists(st.sampled_from(sorted(QUERIES)), min_size=2, max_size=4, unique=True), "queries"
+    )
+    owners = {name: data.draw(st.sampled_from(("ana", "ben", "")), f"owner of {name}") for name in names}
+    counts = data.draw(st.lists(st.integers(1, 150), min_size=1, max_size=8), "rows of epochs")
+    limit, first = data.draw(st.integers(500, 20_000), "limit"), 0
+    with tempfile.TemporaryDirectory() as folder:
+        exact = _answers(Path(folder) / "exact", names, counts)
+        with open_hub(Path(folder) / "home", local=True, owner_memory=limit) as hub:
+            hub.execute(STREAM)
+            for name in names:
+                hub.register(QUERIES[name], name, owner=owners[name] or None)
+            for count in counts:
+                hub.push("s", rows(first, count))
+                hub.catch_up()
+                first += count
+                sizes = used(hub)
+                for owner in ("ana", "ben"):
+                    assert sum(size for name, size in sizes.items() if owners[name] == owner) <= limit
+            paid = suspended(hub)
+            assert all(owners[name] for name in paid)
+            assert all(f"the queries of '{owners[name]}' may take" in reason for name, reason in paid.items())
+            found = {name: answer(hub, name) for name in names if name not in paid}
+            assert found == {name: exact[name] for name in found}
+
+
 def _begin(hub: Hub, chosen: Sequence[str]) -> None:
     hub.execute(STREAM)
     for name in chosen:
