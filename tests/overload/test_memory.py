@@ -159,6 +159,52 @@ def test_an_owner_pays_for_its_own_queries() -> None:
     assert [(one.query, one.scope) for one in control.suspended] == [("a", "ana")]
 
 
+GRAPH = QualityOfService(error=UtilityGraph(((1.0, 1.0), (4.0, 0.9), (8.0, 0.6))))
+
+
+def sketched(query: str, size: int, cell: float = 1000.0, quality: QualityOfService = GRAPH) -> Claim:
+    """Sketches of 800 bytes in each cell, 200 with twice the error and 50 with four times."""
+    return claim(query, size, quality=quality, synopses=(800.0, 200.0, 50.0), cell=cell)
+
+
+def test_sketches_get_coarser_before_any_query_is_suspended() -> None:
+    limits, claims = Limits(1000), [sketched("a", 500), claim("b", 400)]
+    control = MemoryControl().after(MemoryUse(1, claims), limits)
+    assert (control.doubled(claims), control.shares(claims), control.suspended) == ({"a": 1}, {}, ())
+    again = MemoryControl.from_json(json.loads(json.dumps(control.as_json())))
+    assert again == control
+    assert MemoryControl().after(MemoryUse(1, [sketched("a", 400), claim("b", 400)]), limits).is_idle
+    paying = [sketched("a", 700), claim("b", 500), sketched("c", 300)]
+    hard = MemoryControl().after(MemoryUse(1, paying), limits)
+    assert [one.query for one in hard.suspended] == ["b"]
+    assert hard.doubled(paying).keys() == {"a", "c"}
+
+
+def test_sizes_follow_from_those_of_now_and_sketches_that_are_not_full_stay_as_they_are() -> None:
+    full = sketched("a", 1000, cell=900)
+    assert full.sizes(0) == (1000, 250, 62.5)
+    assert full.sizes(1) == (4000, 1000, 250)
+    assert full.sizes(2) == (16000, 4000, 1000)
+    assert sketched("a", 1000, cell=400).sizes(0) == (1000, 500, 125)
+    assert sketched("a", 1000, cell=100).sizes(0) == (1000, 1000, 500)
+    assert sketched("a", 1000, cell=10).sizes(0) == (1000, 1000, 1000)
+    assert sketched("a", 0, cell=0).sizes(0) == (0, 0, 0)
+
+
+def test_errors_are_halved_again_when_there_is_room_for_it() -> None:
+    limits, control = Limits(1000), MemoryControl(steps=(Step("a", 0, 1.0, 0.25), Step("b", 0, 1.0, 0.5)))
+    levels = []
+    for epoch in range(1, 4 * CALM):
+        seen = [sketched("a", 25), sketched("b", 100)]
+        control = control.after(MemoryUse(epoch, seen), limits)
+        levels.append((control.doubled(seen).get("a", 0), control.doubled(seen).get("b", 0)))
+    assert list(dict.fromkeys(levels)) == [(2, 1), (1, 0), (0, 0)]
+    tight = MemoryControl(steps=(Step("a", 0, 1.0, 0.5),))
+    for epoch in range(1, 4 * CALM):
+        tight = tight.after(MemoryUse(epoch, [sketched("a", 200)]), limits)
+        assert tight.doubled([sketched("a", 200)]) == {"a": 1}, "four times the bytes have no room"
+
+
 SIZES = st.integers(0, 800)
 
 
@@ -172,10 +218,14 @@ def mixes(draw: st.DrawFn) -> list[Claim]:
             "state",
             draw(SIZES),
             draw(st.sampled_from((0.0, 0.5, 1.0))),
-            draw(st.sampled_from((None, LOSSY, STRICT))),
+            quality,
             draw(st.sampled_from((0.0, 0.5, 1.0))),
+            synopses=synopses,
+            cell=draw(st.sampled_from((0.0, 100.0, 1000.0))),
         )
         for number in range(draw(st.integers(1, 6)))
+        for quality in [draw(st.sampled_from((None, LOSSY, STRICT, GRAPH)))]
+        for synopses in [(800.0, 200.0, 50.0) if quality is GRAPH else ()]
     ]
 
 

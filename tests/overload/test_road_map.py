@@ -183,3 +183,48 @@ def test_exact_answers_return_at_once_and_only_when_there_is_time_for_all_of_the
     assert remaining == [Step("sketched", 0, 1.0, 0.0)]
     assert undo(remaining, then, 0.74)[0] == remaining
     assert undo(remaining, then, 0.75)[0] == []
+
+
+def sketched(sizes: tuple[float, ...], graph: UtilityGraph, doubled: int = 0) -> Sheddable:
+    return Sheddable(QualityOfService(error=graph), sizes[0], shares=(2.0**-doubled,), sizes=sizes)
+
+
+LENIENT = UtilityGraph(((1.0, 1.0), (4.0, 0.9), (8.0, 0.7)))
+DEMANDING = UtilityGraph(((1.0, 1.0), (2.0, 0.5)))
+
+
+def test_errors_are_doubled_one_after_the_other_and_no_further_than_the_graph_goes() -> None:
+    queries = {"a": sketched((80.0, 40.0, 20.0, 10.0, 5.0), LENIENT)}
+    assert shed(queries, 40) == [Step("a", 0, 1.0, 0.5)]
+    assert shed(queries, 41) == [Step("a", 0, 1.0, 0.25)]
+    assert shed(queries, 99) == [Step("a", 0, 1.0, 0.125)]
+    assert after(queries, shed(queries, 99))["a"].saved == 70
+    assert shed({"a": sketched((80.0, 40.0), LENIENT)}, 99) == [Step("a", 0, 1.0, 0.5)]
+
+
+def test_accuracy_and_rows_are_given_up_by_the_utility_lost_for_a_byte() -> None:
+    queries = {"a": sketched((80.0, 40.0, 20.0), LENIENT), "b": sketched((80.0, 40.0), DEMANDING)}
+    assert [step.query for step in shed(queries, 50)] == ["a"]
+    assert [step.query for step in shed(queries, 61)] == ["a", "b"]
+    with_rows = queries | {"rows": query(TOLERANT, 200.0)}
+    assert [step.query for step in shed(with_rows, 50)] == ["a", "rows"]
+    assert [step.query for step in shed(with_rows, 225)] == ["a", "rows", "a"]
+
+
+def test_coarser_sketches_that_are_not_smaller_are_no_choice() -> None:
+    assert shed({"a": sketched((80.0, 80.0, 80.0), LENIENT)}, 40) == []
+
+
+def test_errors_are_halved_again_one_after_the_other_where_there_is_room() -> None:
+    queries = {"a": sketched((80.0, 40.0, 20.0, 10.0), LENIENT), "b": sketched((80.0, 40.0), DEMANDING)}
+    steps = shed(queries, 110)
+    assert [(step.query, step.after) for step in steps] == [("a", 0.25), ("b", 0.5), ("a", 0.125)]
+    state = after(queries, steps)
+    assert undo(steps, state, 9)[0] == steps
+    remaining, then = undo(steps, state, 10)
+    assert remaining == steps[:2]
+    assert then["a"].saved == 60
+    remaining, then = undo(remaining, then, 40 + 20)
+    assert remaining == [Step("a", 0, 1.0, 0.5)]
+    assert undo(remaining, then, 39)[0] == remaining
+    assert undo(remaining, then, 40)[0] == []

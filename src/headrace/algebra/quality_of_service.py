@@ -1,7 +1,7 @@
-"""Quality of service of a query: its utility by the delay of its answers, by the share of rows lost, and from sketches; the importance of
-rows by the value of a column; piecewise linear graphs, and what makes one invalid.
+"""Quality of service of a query: its utility by the delay of its answers, by the share of rows lost, from sketches, and by the error of
+its synopses; the importance of rows by the value of a column; piecewise linear graphs, and what makes one invalid.
 
-A graph of delay or loss starts at utility 1, never rises, and falls ever faster, so that the cheapest next loss can be chosen
+A graph of delay, loss or error starts at utility 1, never rises, and falls ever faster, so that the cheapest next loss can be chosen
 step by step. Source: Aurora (Carney et al. 2002), quality-of-service graphs; there the values of a graph of importance are those of
 answers, here those of the rows that they are computed from.
 """
@@ -12,11 +12,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import log2
 from typing import TypeAlias
 
 Point: TypeAlias = tuple[float, float]
-"""A delay in seconds, or a share of rows lost; and the utility there, from 0 to 1."""
+"""A delay in seconds, a share of rows lost, or how many times the error that is allowed; and the utility there, from 0 to 1."""
 _ROUNDING = 1e-9
+_MOST_DOUBLED = 6
+"""Up to 64 times the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class UtilityGraph:
 
 
 def faults(points: Sequence[Point]) -> Iterator[tuple[int, str, str]]:
-    """What is wrong with the points of a graph of delay or loss: the number of the point, the reason, and a remedy."""
+    """What is wrong with the points of a graph of delay, loss or error: the number of the point, the reason, and a remedy."""
     for number, (_, utility) in enumerate(points):
         if not 0 <= utility <= 1:
             yield number, f"the utility {utility:g} is not between 0 and 1", "1 is the best, 0 is worthless."
@@ -68,7 +71,7 @@ def faults(points: Sequence[Point]) -> Iterator[tuple[int, str, str]]:
             yield (
                 number,
                 f"the utility rises from {higher:g} to {lower:g}",
-                "Nothing gets better by waiting or losing rows.",
+                "Nothing gets better by waiting, losing rows or larger errors.",
             )
     for number, (first, second, third) in enumerate(zip(points, points[1:], points[2:], strict=False), 2):
         steps = second[0] - first[0], third[0] - second[0]
@@ -106,25 +109,42 @@ class QualityOfService:
     """`WITH QOS (…)`: the graphs of a query. Without `loss` no row of it is dropped to save time.
 
     `sketches` is the utility of answers from sketches, within the bounds that the query allows; without it they are answered as always.
+    `error` is a graph over how many times the error of WITHIN its synopses have; without it they never get coarser.
     """
 
     delay: UtilityGraph | None = None
     loss: UtilityGraph | None = None
     importance: Importance | None = None
     sketches: float | None = None
+    error: UtilityGraph | None = None
+
+    @property
+    def coarsest(self) -> int:
+        """How often the error of its synopses may be doubled."""
+        return 0 if self.error is None else min(_MOST_DOUBLED, int(log2(self.error.last)))
+
+    @property
+    def has_own_state(self) -> bool:
+        """Whether what the query stores depends on its quality of service, so that it shares panes with no other."""
+        return self.loss is not None or self.error is not None
 
     @property
     def is_flexible(self) -> bool:
         """Whether the query may be answered from fewer rows, or from sketches."""
         return self.loss is not None or self.sketches is not None
 
-    def utility(self, delay: float, loss: float) -> float:
-        """The utility of answers with a delay in seconds, from rows of which a share is lost, weighted by importance, or sketched.
+    def utility(self, delay: float, loss: float, doubled: int = 0) -> float:
+        """The utility of answers with a delay in seconds, from rows of which a share is lost, weighted by importance, or sketched;
+        and from synopses whose error was doubled so often.
 
         >>> QualityOfService(sketches=0.75).utility(0.0, 1.0)
         0.75
+        >>> QualityOfService(error=UtilityGraph(((1.0, 1.0), (9.0, 0.5)))).utility(0.0, 0.0, doubled=2)
+        0.8125
         """
         of_delay = 1.0 if self.delay is None else self.delay.at(delay)
+        if self.error is not None:
+            of_delay *= self.error.at(2.0**doubled)
         if self.sketches is not None:
             return of_delay * (1 - (1 - self.sketches) * loss)
         return of_delay * (1.0 if self.loss is None else self.loss.at(loss))

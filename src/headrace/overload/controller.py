@@ -143,14 +143,17 @@ class Control:
         """The delay of a query's last answers in seconds."""
         return max((self.delays.get(stream, 0.0) for stream in stated.streams), default=0.0)
 
-    def worth(self, queries: Mapping[str, Stated]) -> dict[str, Worth]:
-        """What the answers of each query are worth now."""
+    def worth(
+        self, queries: Mapping[str, Stated], doubled: Mapping[str, int] | None = None
+    ) -> dict[str, Worth]:
+        """What the answers of each query are worth now; `doubled` is how often the error of synopses is, of those where it is."""
         worth, shares = {}, self.shares(queries)
         for name, stated in queries.items():
             delay = self.delay(stated)
             lost = stated.quality.lost(shares[name], self.frequencies_of(stated.quality, name))
             is_whole = stated.quality.loss is None
-            worth[name] = Worth(stated.quality.utility(delay, lost), delay, 0.0 if is_whole else lost)
+            times = 0 if doubled is None else doubled.get(name, 0)
+            worth[name] = Worth(stated.quality.utility(delay, lost, times), delay, 0.0 if is_whole else lost)
         return worth
 
     def utility(self, queries: Mapping[str, Stated], delay: float) -> float:

@@ -1,9 +1,10 @@
 """The memory budget, a pure function from epoch to epoch: how many bytes all queries, and those of one owner, may use, and what
-is given up when they would use more: caches of joins, large epochs, rows of queries that allow loss, whole queries.
+is given up when they would use more: caches of joins, large epochs, rows of queries that allow loss and the accuracy of synopses of
+those that allow a larger error, whole queries.
 
 The first three begin above a part of the budget (`SOFT`), since they take time; queries are suspended at once, so that those that run
-use no more than the budget after every epoch. What was given up last returns first, after a calm, while there is room. Rows are given up
-as in an overload, by the utility lost for a byte saved; queries by the bytes for the utility of their answers.
+use no more than the budget after every epoch. What was given up last returns first, after a calm, while there is room. Rows and accuracy are
+given up as rows are in an overload, by the utility lost for a byte saved; queries by the bytes for the utility of their answers.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, log2
 from typing import Any, Final
 
 from headrace.algebra.quality_of_service import QualityOfService
@@ -69,7 +70,8 @@ class Limits:
 class Claim:
     """What one operator uses: its query and the owner of that, bytes by kind, and what may be done about them.
 
-    `follows` is the part of its bytes that follows the rows it is given. `utility` is that of its answers now.
+    `follows` is the part of its bytes that follows the rows it is given. `utility` is that of its answers now. `synopses` are the bytes
+    of those in one cell from which on they would be smaller, with their error doubled 0, 1, … times; `cell` is what a cell takes.
     """
 
     operator: str
@@ -81,6 +83,19 @@ class Claim:
     quality: QualityOfService | None = None
     follows: float = 0.0
     frequencies: tuple[float, ...] = ()
+    synopses: tuple[float, ...] = ()
+    cell: float = 0.0
+
+    def sizes(self, doubled: int) -> tuple[float, ...]:
+        """Its bytes by how often the error of its synopses is doubled, from those of now.
+
+        Coarser ones are smaller where cells are larger than they are: synopses of few values stay as they are, and exact.
+        """
+        now = self.synopses[doubled]
+        filled = max(1.0, min(now, self.cell))
+        finer = (self.bytes * size / now for size in self.synopses[:doubled])
+        coarser = (self.bytes * min(1.0, size / filled) for size in self.synopses[doubled + 1 :])
+        return (*finer, float(self.bytes), *coarser)
 
     @property
     def may_lose_rows(self) -> bool:
@@ -147,6 +162,15 @@ class MemoryControl:
         """Whether nothing is given up."""
         return not (self.without_caches or self.epoch_rows or self.steps or self.suspended or self.resuming)
 
+    def doubled(self, claims: Iterable[Claim]) -> dict[str, int]:
+        """By operator, how often the error of its synopses is doubled, of those where it is."""
+        accuracy = {step.query: step.after for step in self.steps}
+        return {
+            claim.operator: round(-log2(accuracy[claim.operator]))
+            for claim in claims
+            if claim.synopses and accuracy.get(claim.operator, 1.0) < 1
+        }
+
     def shares(self, claims: Iterable[Claim]) -> dict[str, tuple[float, ...]]:
         """By operator, the shares of its rows that it sees, of those that do not see all."""
         changed = {(step.query, step.interval): step.after for step in self.steps}
@@ -155,7 +179,7 @@ class MemoryControl:
                 changed.get((claim.operator, interval), 1.0) for interval in range(claim.quality.intervals)
             )
             for claim in claims
-            if claim.quality is not None
+            if claim.quality is not None and not claim.synopses
         }
         return {operator: seen for operator, seen in shares.items() if min(seen) < 1}
 
@@ -217,7 +241,7 @@ class MemoryControl:
         return seen.row_bytes * self.epoch_rows // seen.rows
 
     def spared(self, seen: MemoryUse, scope: str, limit: int) -> MemoryControl:
-        """Without caches, with smaller epochs and samples, above a part of the budget."""
+        """Without caches, with smaller epochs, samples and coarser synopses, above a part of the budget."""
         control, soft = self, SOFT * limit
         if control.used(seen, scope) <= soft:
             return control
@@ -235,23 +259,31 @@ class MemoryControl:
         return replace(control, steps=(*control.steps, *steps)) if steps else control
 
     def sheddable(self, seen: MemoryUse, scope: str) -> dict[str, Sheddable]:
-        """The operators that may see fewer rows: their bytes if they saw all."""
-        off, shares = {one.query for one in self.suspended}, self.shares(seen.claims)
+        """The operators that may see fewer rows: their bytes if they saw all; and those whose synopses may get coarser."""
+        off, shares, doubled = (
+            {one.query for one in self.suspended},
+            self.shares(seen.claims),
+            self.doubled(seen.claims),
+        )
         found = {}
         for claim in _of(seen, scope):
-            if claim.may_lose_rows and claim.quality is not None and claim.query not in off:
+            if claim.synopses and claim.quality is not None and claim.query not in off:
+                now = doubled.get(claim.operator, 0)
+                sizes = claim.sizes(now)
+                found[claim.operator] = Sheddable(claim.quality, sizes[0], shares=(2.0**-now,), sizes=sizes)
+            elif claim.may_lose_rows and claim.quality is not None and claim.query not in off:
                 intervals = claim.quality.intervals
                 known = (
                     claim.frequencies if len(claim.frequencies) == intervals else (1 / intervals,) * intervals
                 )
-                now = shares.get(claim.operator, (1.0,) * intervals)
-                seen_part = sum(part * share for part, share in zip(known, now, strict=True))
+                seeing = shares.get(claim.operator, (1.0,) * intervals)
+                seen_part = sum(part * share for part, share in zip(known, seeing, strict=True))
                 whole = claim.bytes * min(1.0, claim.follows) / max(seen_part, 1e-9)
-                found[claim.operator] = Sheddable(claim.quality, whole, known, now)
+                found[claim.operator] = Sheddable(claim.quality, whole, known, seeing)
         return found
 
     def suspending(self, seen: MemoryUse, scope: str, limit: int) -> MemoryControl:
-        """Without the queries whose bytes are worth least, those that allow loss last, until the rest is within the budget."""
+        """Without the queries whose bytes are worth least, those that allow loss or a larger error last, until the rest is within the budget."""
         control = self
         while control.used(seen, scope) > limit:
             off = {one.query for one in control.suspended}
@@ -342,7 +374,7 @@ def _queries(claims: Iterable[Claim]) -> list[_Query]:
             of_query[0].owner,
             sum(claim.bytes for claim in of_query),
             min(claim.utility for claim in of_query),
-            any(claim.quality is not None and claim.quality.loss is not None for claim in of_query),
+            any(claim.quality is not None and claim.quality.has_own_state for claim in of_query),
         )
         for query, of_query in by_query.items()
     ]

@@ -2,7 +2,7 @@
 processing saved; and its undoing in the reverse order.
 
 A step takes a part of the rows of one interval of importance from one query, or nearly all rows of a query that would be
-worthless; or it is all rows of a query, which are sketched from then on. Utility falls ever faster along a graph of loss, so that the cheapest next step is part of the cheapest set. Among the
+worthless; or it is all rows of a query, which are sketched from then on; or it doubles the error of its synopses. Utility falls ever faster along a graph of loss, so that the cheapest next step is part of the cheapest set. Among the
 intervals of a query, those of the least importance lose
 first: that is semantic shedding, by shares instead of a filter, so that every interval still has a sample and an unbiased estimate.
 Source: Aurora (Carney et al. 2002), greedy shedding by the slope of graphs; divided by the time saved, as in load shedding road maps.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import log2
 from typing import Final
 
 from headrace.algebra.quality_of_service import QualityOfService
@@ -31,6 +32,7 @@ class Sheddable:
     """A query that may lose rows: what it costs in a second if it sees all, and how its rows divide into intervals.
 
     `remaining` is the part of a row's cost that remains if it is not in the share: 0 of rows that are dropped, more of sketched ones.
+    `sizes` are, of synopses that may get coarser, the bytes with the error doubled 0, 1, … times: its share is 1, 1/2, …
     """
 
     quality: QualityOfService
@@ -38,6 +40,12 @@ class Sheddable:
     frequencies: tuple[float, ...] = (1.0,)
     shares: tuple[float, ...] = (1.0,)
     remaining: float = 0.0
+    sizes: tuple[float, ...] = ()
+
+    @property
+    def doubled(self) -> int:
+        """How often the error of its synopses is doubled."""
+        return round(-log2(self.shares[0])) if self.sizes else 0
 
     @property
     def lost(self) -> float:
@@ -47,11 +55,13 @@ class Sheddable:
     @property
     def utility(self) -> float:
         """What answers in time are worth."""
-        return self.quality.utility(0.0, self.lost)
+        return self.quality.utility(0.0, 0.0 if self.sizes else self.lost, self.doubled)
 
     @property
     def saved(self) -> float:
-        """Seconds in a second that its present shares save."""
+        """Seconds in a second, or bytes, that its present shares save."""
+        if self.sizes:
+            return self.sizes[0] - self.sizes[self.doubled]
         parts = zip(self.frequencies, self.shares, strict=True)
         of_others = self.seconds * (1 - self.remaining)
         return of_others * sum(frequency * (1 - share) for frequency, share in parts)
@@ -63,7 +73,9 @@ class Sheddable:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change of the share of an interval of a query; of one with sketches, of the rows that are counted exactly: from 1 to 0."""
+    """A change of the share of an interval of a query; of one with sketches, of the rows that are counted exactly: from 1 to 0; of
+    synopses, of their accuracy: half is twice the error.
+    """
 
     query: str
     interval: int
@@ -126,6 +138,12 @@ def _next(
     That is a part of the rows of one interval, or all rows where more loss takes no more utility: what is worthless is not computed.
     """
     loss = query.quality.loss
+    if query.sizes:
+        if query.doubled < min(len(query.sizes) - 1, query.quality.coarsest):
+            then = query.at(0, query.shares[0] / 2)
+            if (saved := then.saved - query.saved) > _NEARLY * query.seconds:
+                yield (query.utility - then.utility) / saved, 1 / saved, name, then.shares
+        return
     if query.quality.sketches is not None:
         then = query.at(0, 0.0)
         if (seconds := then.saved - query.saved) > _NEARLY * query.seconds:
@@ -171,7 +189,8 @@ def undo(
         step = remaining[-1]
         query = state[step.query]
         is_whole = query.quality.sketches is not None
-        share = step.before if is_whole else min(step.before, step.after + size)
+        returned = step.after * 2 if query.sizes else step.after + size
+        share = step.before if is_whole else min(step.before, returned)
         then = query.at(step.interval, share)
         spare -= query.saved - then.saved
         if spare < -_NEARLY:

@@ -103,6 +103,9 @@ def _graphs(quality: QualityOfService) -> str:
         )
     if quality.sketches is not None:
         texts.append(f"sketches {quality.sketches!r}")
+    if quality.error is not None:
+        points = (f"{utility!r} AT {times!r} TIMES" for times, utility in quality.error.points)
+        texts.append(f"error ({', '.join(points)})")
     return ", ".join(texts)
 
 

@@ -91,6 +91,10 @@ def test_every_query_survives_being_rendered(text: str) -> None:
             " loss (1 AT 0 PERCENT, 0.9 AT 10 PERCENT, 0 AT 50 PERCENT), value PRICE (0.1 BELOW -1.5, 0.5 BELOW 100, 1 OTHERWISE))"
         ),
         "SELECT auction FROM bids WITH REVISIONS FOR INTERVAL 5 SECONDS WITH QOS (delay (1 AT 500 MILLISECONDS))",
+        (
+            "SELECT APPROX_COUNT_DISTINCT(auction) WITHIN 2 PERCENT AS n, ERROR_BOUND(n) AS b FROM bids [RANGE TUMBLING 1 HOUR]"
+            " WITH QOS (error (1 AT 1 TIMES, 0.9 AT 4 TIMES, 0.5 AT 8 TIMES))"
+        ),
         "SELECT window.start FROM bids GROUP BY window(at, '1 minute')",
         "SELECT count(*) FROM bids WHERE price > 1 GROUP BY window(at, '1 minute'), 'x', 5 + 0",
         "SELECT APPROX_COUNT(*) WITHIN 0.125 PERCENT AS n, ERROR_BOUND(n) + 1 AS b FROM bids [RANGE TUMBLING 1 HOUR]",

@@ -43,6 +43,8 @@ class AggregateCall:
     """Of those: the value that is added where the comparison holds; None counts rows."""
     half_life: Duration | None = None
     """For an exponentially weighted mean: the time after which a row counts half."""
+    doubled: int = 0
+    """How often the error of its synopsis is doubled, while memory is short; 0 in every query."""
 
     def __post_init__(self) -> None:
         if (self.half_life is not None) != (self.function == "ewma"):

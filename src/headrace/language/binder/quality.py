@@ -1,5 +1,5 @@
-"""Binding of WITH QOS: loss and value need WITH SHEDDING, sketches need approximate aggregates over windows of one stream, the good
-zone of the delay has to be feasible, and value names a numeric column of the stream.
+"""Binding of WITH QOS: loss and value need WITH SHEDDING, sketches need approximate aggregates over windows of one stream, error needs
+synopses whose bounds are selected, the good zone of the delay has to be feasible, and value names a numeric column of the stream.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.algebra.expressions.aggregates import BY_VALUE, NamedAggregate
-from headrace.algebra.expressions.approximation import is_sketched
+from headrace.algebra.expressions.approximation import is_approximate, is_sketched
 from headrace.algebra.expressions.correlated import depends_on
 from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.query import StreamScan
@@ -18,6 +18,7 @@ from headrace.language.binder.shedding import rows_reason
 from headrace.language.binder.sources.from_clause import From
 from headrace.language.syntax.ast import QualityClause, Select
 from headrace.language.syntax.refusals import fail, refuse
+from headrace.schema import BIGINT
 from headrace.time import SECOND, render_duration
 
 
@@ -33,6 +34,8 @@ def quality(select: Select, sources: From, aggregates: Sequence[NamedAggregate])
     stated = clause.quality
     if stated.sketches is not None:
         _check_sketches(select, sources, aggregates, clause.spans["sketches"])
+    if stated.error is not None:
+        _check_error(select, sources, aggregates, clause)
     if stated.delay is not None and stated.delay.good_until * SECOND < sources.latency:
         fail(
             f"rows of '{sources.stream.scan.name}' may wait {render_duration(sources.latency)} before an epoch reads them "
@@ -84,6 +87,47 @@ def _check_sketches(select: Select, sources: From, aggregates: Sequence[NamedAgg
             f"sketches are not available {reason}",
             span,
             "Leave sketches out: the query is answered approximately all the time.",
+        )
+
+
+def _check_error(
+    select: Select, sources: From, aggregates: Sequence[NamedAggregate], clause: QualityClause
+) -> None:
+    """Raises `UserError` for a query without synopses of windows, or whose answers would not show that their error is larger."""
+    calls, span = [item.call for item in aggregates], clause.spans["error"]
+    approximate = [call for call in calls if is_approximate(call)]
+    if not approximate:
+        fail(
+            "error is about synopses that get coarser when memory is short, and the query has none",
+            span,
+            "State which error is allowed: APPROX_COUNT_DISTINCT(x) WITHIN 2 PERCENT AS n, ERROR_BOUND(n) AS n_bound.",
+        )
+    reason = "with joins" if select.joins or len(sources.streams) > 1 else None
+    if reason is None and not isinstance(sources.stream.window, TimeSlide | Landmark):
+        reason = "where windows do not end at instants that are known before"
+    if reason is None and any(depends_on(call, aggregates) for call in calls):
+        reason = "for aggregates that compare rows with their group"
+    if reason is None and (select.bounds is not None or clause.quality.sketches is not None):
+        reason = "together with BEGIN" if select.bounds is not None else "together with sketches"
+    if reason is not None:
+        refuse(
+            f"a larger error is not available {reason}",
+            span,
+            "Leave error out: the synopses stay as they are.",
+        )
+    bounds = {replace(call, part="value", type=BIGINT) for call in calls if call.part == "bound"}
+    if any(replace(call, part="value", type=BIGINT) not in bounds for call in approximate):
+        fail(
+            "answers with a larger error have to show it",
+            span,
+            "Select ERROR_BOUND of every approximate aggregate: ERROR_BOUND(n) AS n_bound.",
+        )
+    most = 2**clause.quality.coarsest * max(call.within or 0 for call in approximate)
+    if most > 1:
+        fail(
+            f"the error could become {100 * float(most):g} percent",
+            span,
+            "End the graph earlier, or allow less by WITHIN.",
         )
 
 

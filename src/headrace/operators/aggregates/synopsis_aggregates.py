@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -39,12 +40,23 @@ def uses_synopses(aggregates: Iterable[NamedAggregate]) -> bool:
     return any(is_synopsis(item.call) for item in aggregates)
 
 
+def with_doubled_errors(aggregates: Sequence[NamedAggregate], doubled: int) -> tuple[NamedAggregate, ...]:
+    """The aggregates whose synopses have so many times doubled errors; those that compare rows with their group stay as they are."""
+    return tuple(
+        replace(item, call=replace(item.call, doubled=doubled))
+        if is_synopsis(item.call) and not item.call.against
+        else item
+        for item in aggregates
+    )
+
+
 def synopses_of(call: AggregateCall, argument: Expression) -> tuple[PartialColumn, ...]:
     """The synopses of a call; the argument includes the FILTER condition."""
     within = call.within
     assert within is not None
     if not call.against:
-        return (synopsis_partial(_kind(call), argument, _ENCODINGS[call.function]),)
+        kind = _kind(call).coarser(call.doubled) if call.doubled else _kind(call)
+        return (synopsis_partial(kind, argument, _ENCODINGS[call.function]),)
     sides = {operator[0] for operator, _ in call.against}
     kind = Ranking(within / (2 if sides - {"<"} and sides - {">"} else 1))
     if call.weight is None:

@@ -50,12 +50,14 @@ class ApproximateWindows(Around):
     """`Finish(Aggregate(Windowed(TimeSlide)))` of one query, all aggregates approximate.
 
     `exactly` is the same query without errors, whose panes and partials are used; `forms` is the histogram form of each
-    of its partials; `aggregates` are those of the query.
+    of its partials, before any error is doubled; `aggregates` are those of the query.
     """
 
     exactly: PaneAggregate
     aggregates: tuple[NamedAggregate, ...]
     forms: tuple[Form, ...]
+    doubled: int | None = None
+    """How often the errors are doubled while memory is short; None: they never are."""
 
     @property
     def inner(self) -> PaneAggregate:
@@ -97,7 +99,8 @@ class ApproximateWindows(Around):
     @property
     def synopsis_bytes(self) -> Mapping[str, int]:
         """Of each histogram, once per group."""
-        return histogram_bytes(self.layout.partial_columns, self.forms)
+        forms = self.histogram_layout.forms_of(self.doubled or 0)
+        return histogram_bytes(self.layout.partial_columns, forms)
 
     @property
     def layout(self) -> Layout:
@@ -107,7 +110,11 @@ class ApproximateWindows(Around):
     @property
     def histogram_layout(self) -> HistogramLayout:
         """Cells and histograms of closed panes."""
-        return HistogramLayout(self.layout, self.forms)
+        return HistogramLayout(self.layout, self.forms, self.doubled)
+
+    def coarser(self, doubled: int) -> ApproximateWindows:
+        """The operator whose histograms have their errors doubled so often."""
+        return self if self.doubled is None else replace(self, doubled=doubled)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Seal the panes below punctuation; answer the windows that closed; convert long lists of cells to histograms."""
@@ -193,7 +200,7 @@ class _Sums:
 
     @staticmethod
     def of(held: GroupHistograms, measure: int, low: int, high: int) -> _Sums:
-        cells, span = held.histograms[measure].cells(), high - low + 2
+        cells, span = held.cells(measure), high - low + 2
         keys = np.r_[cells.keys[::-1], held.codes]
         order = np.argsort(keys, kind="stable")  # buckets of a group, oldest first, then its cells
         sort_keys = (keys * span + np.r_[cells.times[::-1], held.panes] - low)[order]

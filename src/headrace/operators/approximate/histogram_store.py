@@ -5,12 +5,15 @@ State rows are of two kinds. A *cell* is what one pane adds to one group, exact.
 below the pane `__key`: for each measure a count and the coded times of its buckets. A newer histogram of a group
 replaces the older one and all cells below its pane. A group's cells are absorbed into its histogram when there are
 about half as many as buckets, so that what an epoch writes grows with its input.
+
+Where the error may be doubled, a histogram row has the number of doublings it was made with, and older buckets with sizes of their
+own. When that number changes, all buckets become such older ones, with fewer of them if it rises, and a new histogram begins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -22,9 +25,11 @@ from headrace.operators.panes.pane_keys import block_key
 from headrace.operators.panes.panes import LOWEST
 from headrace.operators.partials.encoding import PartialColumn, load, whole_numbers
 from headrace.schema import BIGINT, to_arrow
+from headrace.synopses.histograms.bucket_coding import decoded_older, encoded_older
+from headrace.synopses.histograms.buckets import Buckets
 from headrace.synopses.histograms.canonical_form import MOST, Form
 from headrace.synopses.histograms.delta_coding import decode, encode
-from headrace.synopses.histograms.exponential_histogram import Histograms
+from headrace.synopses.histograms.exponential_histogram import Cells, Histograms
 
 _LEAST_CELLS: Final = 8
 
@@ -37,6 +42,12 @@ class HistogramLayout:
 
     layout: Layout
     forms: tuple[Form, ...]
+    doubled: int | None = None
+    """How often the error is doubled now; None: it never is, and no older buckets are stored."""
+
+    def forms_of(self, doubled: int) -> tuple[Form, ...]:
+        """The forms with their error doubled so often."""
+        return tuple(form.coarser(doubled) for form in self.forms) if doubled else self.forms
 
     @property
     def measures(self) -> range:
@@ -50,7 +61,12 @@ class HistogramLayout:
         fields += [pa.field(name, to_arrow(key.expression.type)) for name, key in keys]
         for measure in self.measures:
             fields += [pa.field(f"n{measure}", pa.int64()), pa.field(f"b{measure}", pa.large_binary())]
-        return pa.schema(fields)
+        return pa.schema([*fields, *self._older_fields()])
+
+    def _older_fields(self) -> list[pa.Field]:
+        """Older buckets, by measure, with the doublings of the newer ones."""
+        measures = () if self.doubled is None else self.measures
+        return [pa.field(f"older{measure}", pa.binary()) for measure in measures]
 
     def cells(self, sealed: pa.Table) -> tuple[pa.Table, np.ndarray]:
         """Cells of sealed panes, and the rows of the table that are left out since a number does not fit."""
@@ -62,10 +78,11 @@ class HistogramLayout:
             )
             bad |= failed
             columns += [values, pa.nulls(len(values), pa.large_binary())]
+        columns += [pa.nulls(sealed.num_rows, field.type) for field in self._older_fields()]
         return pa.table(columns, schema=self.schema()).filter(pa.array(~bad)), bad
 
     def compact(self, tables: Sequence[pa.Table], horizon: int | None) -> pa.Table:
-        """Without what newer histograms replace, and without what is below the pane `horizon`."""
+        """Without what newer histograms replace, and what is below the pane `horizon`; histograms of a smaller error than that of now get it."""
         whole = pa.concat_tables(tables)
         keys, coded = _keys_and_kinds(whole)
         codes, count = _codes(self, whole)
@@ -74,7 +91,18 @@ class HistogramLayout:
         if horizon is not None:
             low = block_key(0, horizon)
             is_current &= np.where(coded, keys > low, keys >= low)
-        return whole.filter(pa.array(is_current))
+        return self._fitted(whole.filter(pa.array(is_current)), horizon)
+
+    def _fitted(self, rows: pa.Table, horizon: int | None) -> pa.Table:
+        if not self.doubled:
+            return rows
+        keys, coded = _keys_and_kinds(rows)
+        at = np.flatnonzero(coded)
+        _, doubled = decoded_older(keys[at] - block_key(0, 0), flat(rows.column("older0").take(pa.array(at))))
+        is_finer = np.zeros(rows.num_rows, bool)
+        is_finer[at] = doubled < self.doubled
+        finer = GroupHistograms.of(self, [rows.filter(pa.array(is_finer))], horizon)
+        return pa.concat_tables([rows.filter(pa.array(~is_finer)), finer.as_histograms()])
 
 
 def _numbers(partial_column: PartialColumn, columns: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
@@ -114,7 +142,10 @@ def _until(codes: Ints, keys: Ints, coded: np.ndarray, count: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class GroupHistograms:
-    """A task's groups: their histograms, one per measure, and their exact cells, sorted by group, then pane."""
+    """A task's groups: their histograms, one per measure, with older buckets, and their exact cells, sorted by group, then pane.
+
+    `until` is the key of the pane up to which a group's histogram is.
+    """
 
     layout: HistogramLayout
     groups: Groups
@@ -124,6 +155,8 @@ class GroupHistograms:
     panes: Ints
     values: tuple[Ints, ...]
     table: pa.Table
+    older: tuple[Buckets, ...] = ()
+    until: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     @staticmethod
     def of(layout: HistogramLayout, tables: Sequence[pa.Table], horizon: int | None) -> GroupHistograms:
@@ -140,28 +173,39 @@ class GroupHistograms:
         exact = exact[np.lexsort((keys[exact], groups.codes[exact]))]
         slots = np.zeros(groups.count, np.int16)
         slots[groups.codes] = ints(whole, SLOT)
-        read = [
-            _histograms(layout, whole, measure, last, keys).since(low - block_key(0, 0))
-            for measure in layout.measures
-        ]
+        read, older = _stored(layout, whole, last, keys, low - block_key(0, 0))
         exact_rows = whole.take(pa.array(exact))
         values = tuple(ints(exact_rows, f"n{measure}") for measure in layout.measures)
         panes = keys[exact] - block_key(0, 0)
         return GroupHistograms(
-            layout, groups, slots, tuple(read), groups.codes[exact], panes, values, exact_rows
+            layout, groups, slots, read, groups.codes[exact], panes, values, exact_rows, older, until
         )
+
+    @property
+    def _held(self) -> tuple[Histograms | Buckets, ...]:
+        """All buckets, by measure."""
+        return (*self.histograms, *self.older)
 
     @property
     def is_empty(self) -> bool:
         """True when nothing is held."""
-        return not len(self.panes) and not any(len(histograms.times) for histograms in self.histograms)
+        return not len(self.panes) and not any(len(held.times) for held in self._held)
 
     def extent(self) -> tuple[int, int]:
         """The least and the greatest pane; undefined if empty."""
-        parts = [
-            part for part in (self.panes, *(histograms.times for histograms in self.histograms)) if len(part)
-        ]
+        times = (held.times for held in self._held)
+        parts = [part for part in (self.panes, *times) if len(part)]
         return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+
+    def cells(self, measure: int) -> Cells:
+        """What the histograms of a measure and their older buckets are equivalent to."""
+        if not self.older:
+            return self.histograms[measure].cells()
+        return Buckets.of(self.histograms[measure]).followed_by(self.older[measure]).cells()
+
+    def as_histograms(self) -> pa.Table:
+        """State rows of all groups, up to where their histograms are."""
+        return self._settled(np.arange(self.groups.count), self.until - block_key(0, 0))
 
     def at_rest(self, fresh_from: int, edge: int, *, settle: bool) -> pa.Table:
         """New state rows: cells from the pane `fresh_from` on, and histograms up to `edge` for groups with many cells.
@@ -171,36 +215,71 @@ class GroupHistograms:
         pending = np.bincount(self.codes, minlength=self.groups.count)
         is_fresh = self.panes >= fresh_from
         buckets = sum(
-            (histograms.buckets() for histograms in self.histograms), np.zeros(self.groups.count, np.int64)
+            (np.diff(held.offsets) for held in self._held),
+            np.zeros(self.groups.count, np.int64),
         )
         many = pending > np.maximum(buckets // 2, _LEAST_CELLS)
         for measure in self.layout.measures:
             added = np.zeros(self.groups.count)
             np.add.at(added, self.codes, self.values[measure].astype(float))
-            many &= (added + self.histograms[measure].totals) * max(many.sum(), 1) < MOST
+            held = self.histograms[measure].totals + (self.older[measure].totals() if self.older else 0)
+            many &= (added + held) * max(many.sum(), 1) < MOST
         many &= settle & (np.bincount(self.codes[is_fresh], minlength=self.groups.count) > 0)
         stay_cells = is_fresh & ~many[self.codes]
         return pa.concat_tables(
-            [self.table.filter(pa.array(stay_cells)), self._settled(np.flatnonzero(many), edge)]
+            [
+                self.table.filter(pa.array(stay_cells)),
+                self._settled(np.flatnonzero(many), np.full(int(many.sum()), edge)),
+            ]
         )
 
-    def _settled(self, chosen: Ints, edge: int) -> pa.Table:
+    def _settled(self, chosen: Ints, bases: Ints) -> pa.Table:
+        """State rows of some groups, each up to its own pane, with all of their cells."""
         rank = np.full(self.groups.count, -1, np.int64)
         rank[chosen] = np.arange(len(chosen))
         chosen_cells = np.flatnonzero(rank[self.codes] >= 0)
         order = chosen_cells[np.argsort(self.panes[chosen_cells], kind="stable")]
-        bases = np.full(len(chosen), edge)
         columns: list[pa.Array] = [pa.array(bases + block_key(0, 0)), pa.array(self.slots[chosen])]
         columns += [flat(key).take(pa.array(chosen)) for key in self.groups.keys]
         for histograms, values in zip(self.histograms, self.values, strict=True):
             full = histograms.take(chosen).absorb(rank[self.codes[order]], self.panes[order], values[order])
             columns += [pa.array(full.totals), encode(bases, full.offsets, full.times)]
+        doubled = self.layout.doubled or 0
+        columns += [encoded_older(bases, older.take(chosen), doubled) for older in self.older]
         return pa.table(columns, schema=self.layout.schema())
 
 
-def _histograms(layout: HistogramLayout, whole: pa.Table, measure: int, rows: Ints, keys: Ints) -> Histograms:
+def _stored(
+    layout: HistogramLayout, whole: pa.Table, last: Ints, keys: Ints, low: int
+) -> tuple[tuple[Histograms, ...], tuple[Buckets, ...]]:
+    """Histograms of the error of now, by measure, and older buckets; `last[group]` is the row of the group's histogram, -1 if there is none."""
+    if layout.doubled is None:
+        read = (_histograms(layout.forms[m], whole, m, last, keys).since(low) for m in layout.measures)
+        return tuple(read), ()
+    there = np.flatnonzero(last >= 0)
+    of_group = np.full(len(last), -1)
+    histograms, buckets = [], []
+    for measure in layout.measures:
+        stored = flat(whole.column(f"older{measure}").take(pa.array(last[there])))
+        held, of_group[there] = decoded_older(keys[last[there]] - block_key(0, 0), stored)
+        many = np.zeros(len(last), np.int64)
+        many[there] = np.diff(held.offsets)
+        older = Buckets(np.r_[0, np.cumsum(many)], held.times, held.sizes)
+        for doubled in np.unique(of_group[(of_group >= 0) & (of_group != layout.doubled)]).tolist():
+            rows = np.where(of_group == doubled, last, -1)
+            of_others = _histograms(layout.forms_of(doubled)[measure], whole, measure, rows, keys)
+            older = Buckets.of(of_others).followed_by(older)
+        form = layout.forms_of(layout.doubled)[measure]
+        rows = np.where(of_group == layout.doubled, last, -1)
+        histograms.append(_histograms(form, whole, measure, rows, keys).since(low))
+        if ((of_group >= 0) & (of_group < layout.doubled)).any():
+            older = older.thinned(form.first, histograms[-1].totals)
+        buckets.append(older.since(low))
+    return tuple(histograms), tuple(buckets)
+
+
+def _histograms(form: Form, whole: pa.Table, measure: int, rows: Ints, keys: Ints) -> Histograms:
     """One measure's histograms of all groups; `rows[group]` is the row of the group's histogram, -1 if there is none."""
-    form = layout.forms[measure]
     there = np.flatnonzero(rows >= 0)
     picked = pa.array(rows[there])
     offsets, times = decode(

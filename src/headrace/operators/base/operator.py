@@ -330,6 +330,10 @@ class BaseOperator(StateOwner):
         """The operator whose pane layout is rows for sparse groups; without `folds` for all groups."""
         return self
 
+    def coarser(self, doubled: int) -> Operator:
+        """The operator whose synopses have their error doubled so often; itself without synopses that may get coarser."""
+        return self
+
     # State
 
     @property
@@ -462,11 +466,7 @@ class BaseOperator(StateOwner):
         return None
 
     def answer_subwindow(
-        self,
-        length: Duration,
-        runs: Sequence[Sections],
-        emitted_to: Instant,
-        now: Instant,
+        self, length: Duration, runs: Sequence[Sections], emitted_to: Instant, now: Instant
     ) -> pa.Table | None:
         """What it would answer if its window were `length` long, one of `subwindows`; None without such a window."""
         return None

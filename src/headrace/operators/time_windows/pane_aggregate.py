@@ -19,8 +19,9 @@ from headrace.algebra.expressions.expression import Named
 from headrace.algebra.query import Revisions
 from headrace.algebra.windows.context import Context
 from headrace.operators.aggregates.cell_table import KEY, Layout, merge
+from headrace.operators.aggregates.fitted_cells import fitted
 from headrace.operators.aggregates.group_by import Grouped
-from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
+from headrace.operators.aggregates.synopsis_aggregates import uses_synopses, with_doubled_errors
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import (
@@ -314,8 +315,25 @@ class PaneAggregate(FamilyOperator):
                 needed[name] = still_needed(sections[name], advance.emitted_to)
         return grown_into_partials(self.layouts[0], needed, self.row_layout_limit)
 
+    def coarser(self, doubled: int) -> PaneAggregate:
+        """The operator whose sketches have their errors doubled, as often as they remain different ones."""
+        partials = len(self.layouts[0].partial_columns)
+        for times in range(doubled, 0, -1):
+            made = replace(self, aggregates=with_doubled_errors(self.aggregates, times))
+            if len(made.layouts[0].partial_columns) == partials:
+                return made
+        return self
+
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """Merge parts of open panes; drop blocks that no later window holds; merge a landmark's closed panes into one."""
+        """Merge parts of open panes; drop blocks that no later window holds; merge a landmark's closed panes into one.
+
+        Sketches are made as coarse as those that the operator makes now.
+        """
+        needed = self._compacted(section, tables, advance)
+        is_coarser = any(item.call.doubled for item in self.aggregates)
+        return fitted(self.layouts[0], needed) if is_coarser and section in ("open0", "sealed0") else needed
+
+    def _compacted(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         if section == SEEN:
             return one_extent([*tables])
         if section in (SPARSE_SEALED, SPARSE_OPEN):

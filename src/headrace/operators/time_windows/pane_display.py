@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.algebra.expressions.expression_text import show
+from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.operator import QUERY_NUMBER
 from headrace.operators.output.display import argument, keys, steps_up
 from headrace.operators.panes.adaptive_panes import EVERY_ROW, partial_bytes, row_bytes, sparse_group_limit
@@ -40,7 +41,8 @@ def lines(operator: PaneAggregate) -> Iterator[str]:
     if operator.sheds:
         yield "answered from the rows that the stream keeps, maybe fewer than there are (WITH SHEDDING)"
     if operator.has_own_panes:
-        why = "WITH QOS its share of the rows is its own" if operator.sheds else "sharing 'off'"
+        of_sketches = "WITH QOS its error is its own, or " if uses_synopses(operator.aggregates) else ""
+        why = "WITH QOS its share of the rows is its own" if operator.sheds else f"{of_sketches}sharing 'off'"
         yield f"shares its panes with no query ({why})"
     yield from steps_up(operator.steps)
 

@@ -153,15 +153,15 @@ def exactly(shape: Shape, but: Collection[str] = ()) -> Shape:
 
 
 def approximate_windows(
-    pane_aggregate: PaneAggregate, aggregates: tuple[NamedAggregate, ...]
+    pane_aggregate: PaneAggregate, aggregates: tuple[NamedAggregate, ...], doubled: int | None = None
 ) -> ApproximateWindows:
-    """The operator; `pane_aggregate` answers the same query exactly."""
+    """The operator; `pane_aggregate` answers the same query exactly. `doubled`: 0 if its errors may be doubled."""
     strictest = _forms(aggregates)
     counting = replace(pane_aggregate, family=None)
     forms = tuple(
         strictest.get(partial_column, _PRESENCE) for partial_column in counting.layouts[0].partial_columns
     )
-    return ApproximateWindows(counting, aggregates, forms)
+    return ApproximateWindows(counting, aggregates, forms, doubled)
 
 
 def _forms(aggregates: tuple[NamedAggregate, ...]) -> dict[PartialColumn, Form]:

@@ -183,7 +183,9 @@ def _of_sides(lowering: Lowering) -> JoinAggregate:
 def _approximate_windows(lowering: Lowering) -> ApproximateWindows:
     assert lowering.grouped is not None
     counting = replace(lowering, shape=approximate.counting_exactly(lowering.shape))
-    return approximate.approximate_windows(_pane_aggregate(counting), lowering.grouped.aggregates)
+    quality = lowering.query.quality
+    doubled = None if quality is None or quality.error is None else 0
+    return approximate.approximate_windows(_pane_aggregate(counting), lowering.grouped.aggregates, doubled)
 
 
 def _approximate_instants(lowering: Lowering) -> ApproximateInstants:

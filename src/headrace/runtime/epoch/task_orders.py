@@ -15,7 +15,7 @@ from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.plan.adaptive.join_caches import join_caches
 from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.runtime.plan.adaptive.key_samples import key_shares
-from headrace.runtime.plan.adaptive.overload_control import chosen_shares
+from headrace.runtime.plan.adaptive.overload_control import chosen_shares, doubled_errors
 from headrace.runtime.plan.adaptive.partner_bounds import partner_bounds
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
@@ -78,6 +78,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             weight,
             filter_orders(manifest),
             {} if work.is_replay else chosen_shares(orders.began),
+            doubled_errors(orders.began),
         )
         for task, splits in enumerate(together(balanced(work.splits, cores, work.tasks(cores)), deduplicated))
     ]
@@ -139,6 +140,7 @@ def state_messages(
             join_caches=caches,
             partner_bounds=bounds,
             damage=damage,
+            doubled_errors=doubled_errors(orders.began),
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

@@ -71,6 +71,8 @@ def quality_lines(quality: QualityOfService, operator: str, manifest: Manifest) 
         yield f"    importance: {', '.join(f'{level:g} where {interval}' for interval, level in levels)}"
     if quality.sketches is not None:
         yield f"    utility of answers from sketches: {quality.sketches:g}"
+    if quality.error is not None:
+        yield f"    utility by error: {_points(quality.error.points, _times)} the error of WITHIN"
     report = overload_report(manifest)
     worth = None if report is None else report.worth.get(operator)
     if report is None or worth is None:
@@ -116,6 +118,10 @@ def _points(points: tuple[Point, ...], render: Callable[[float], str]) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:g} s"
+
+
+def _times(value: float) -> str:
+    return f"{value:g} times"
 
 
 def _percent(value: float) -> str:

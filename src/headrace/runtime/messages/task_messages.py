@@ -133,6 +133,8 @@ class ScanMessage(Message):
     """Conjunction → the order of its terms, by the manifest before the epoch."""
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Operator → the shares of its rows that it sees, as chosen by the manifest before the epoch; others see all."""
+    doubled_errors: Mapping[str, int] = field(default_factory=dict)
+    """Operator → how often the error of its synopses is doubled, by the same manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,8 @@ class StateMessage(Message):
 
     damage: Mapping[str, Damage] = field(default_factory=dict)
     """Operator → where its answers are from samples, around this epoch; of all others they are exact."""
+    doubled_errors: Mapping[str, int] = field(default_factory=dict)
+    """As in `ScanMessage`."""
 
     @property
     def participants(self) -> Participants:

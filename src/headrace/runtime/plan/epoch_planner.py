@@ -233,7 +233,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
             if channel == "rows" and stream is not None and _closes_by_group(operator, stream):
                 operator = operator.without_family()
             quality = meaning.quality
-            if not catalog_query.definition.sharing or (quality is not None and quality.loss is not None):
+            if not catalog_query.definition.sharing or (quality is not None and quality.has_own_state):
                 operator = operator.unshared()
             planned[operator.id] = PlannedOperator(
                 operator,

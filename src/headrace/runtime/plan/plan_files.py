@@ -40,6 +40,7 @@ _UNSEALED: Final = re.compile(rb"[0-9a-f]{24}\n\x80|\x80[\x04\x05]")
 _REMEDY: Final = "use the version that wrote it, or start this one as the home's writer, which makes its plan from the catalog"
 
 _heads: Final[Recent[tuple[str, str], EpochPlan]] = Recent(_HEADS)
+_coarser: Final[Recent[tuple[str, str, tuple[tuple[str, int], ...]], EpochPlan]] = Recent(_HEADS)
 _segments: Final[Recent[tuple[str, str], Mapping[str, PlannedOperator]]] = Recent(_SEGMENTS)
 _operators: Final[Recent[tuple[str, str], PlannedOperator]] = Recent(_OPERATORS)
 
@@ -179,6 +180,24 @@ def load_plan(store: Store, name: str) -> EpochPlan:
     return plan
 
 
+def plan_in_force(store: Store, name: str, doubled: Mapping[str, int]) -> EpochPlan:
+    """The plan of that name, where synopses of some operators have their error doubled so often; raises as `load_plan`."""
+    plan = load_plan(store, name)
+    if not doubled:
+        return plan
+    key = (str(store.root), name, tuple(sorted(doubled.items())))
+    made = _coarser.get(key)
+    if made is None:
+        coarser = {
+            id_: replace(plan.planned[id_], operator=plan.operators[id_].coarser(times))
+            for id_, times in doubled.items()
+            if id_ in plan.planned
+        }
+        made = replace(plan, planned={**plan.planned, **coarser})
+        _coarser.put(key, made)
+    return made
+
+
 def _segment(store: Store, name: str) -> Mapping[str, PlannedOperator]:
     key = (str(store.root), name)
     operators = _segments.get(key)
@@ -211,5 +230,5 @@ def _shared(root: str, operators: Iterable[PlannedOperator]) -> Iterable[tuple[s
 
 def clear_caches() -> None:
     """Empty the caches of plans, as in a new worker."""
-    for cache in (_heads, _segments, _operators):
+    for cache in (_heads, _coarser, _segments, _operators):
         cache.clear()

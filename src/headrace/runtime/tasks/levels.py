@@ -122,4 +122,5 @@ def _scan_message(running: _Running, level: int, splits: Sequence[Split]) -> Sca
         row_layout_states=message.upper.row_layout_states,
         weight=sum(split.made.num_rows for split in splits if split.made is not None),
         filter_orders=message.upper.filter_orders,
+        doubled_errors=message.doubled_errors,
     )

@@ -105,7 +105,7 @@ class DistinctSketch:
 
 
 def _with_at_most(log_registers: int, blob: bytes) -> bytes:
-    """A sketch with so many registers at most. Each alone: a union that has reduced one sketch forgets it when a second one is larger."""
+    """A sketch with so many registers at most. Each alone: a union that has reduced one sketch drops it when a second one is larger."""
     if blob[_LOG_REGISTERS_AT] <= log_registers:
         return blob
     union = datasketches.hll_union(log_registers)

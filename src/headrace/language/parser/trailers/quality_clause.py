@@ -1,10 +1,11 @@
-"""The parser of WITH QOS: graphs of utility by delay and by loss, checked point by point, the importance of rows by
-the value of a column, and the utility of answers from sketches.
+"""The parser of WITH QOS: graphs of utility by delay, by loss and by error, checked point by point, the importance of rows
+by the value of a column, and the utility of answers from sketches.
 
     WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS),
               loss (1 AT 0 PERCENT, 0.8 AT 90 PERCENT),
               value price (0.1 BELOW 100, 1 OTHERWISE))
     WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), sketches 0.9)
+    WITH QOS (error (1 AT 1 TIMES, 0.8 AT 8 TIMES))
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from headrace.language.syntax.ast import QualityClause
 from headrace.language.syntax.cursor import Cursor
 from headrace.time import SECOND
 
-_GRAPHS: Final = ("delay", "loss", "value", "sketches")
+_GRAPHS: Final = ("delay", "loss", "value", "sketches", "error")
 _EXAMPLE: Final = (
     "WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), loss (1 AT 0 PERCENT, 0.8 AT 90 PERCENT))"
 )
@@ -34,12 +35,12 @@ def quality_clause(cursor: Cursor, start: Span) -> QualityClause:
     if not cursor.accept_sign("("):
         raise cursor.expected("'(' after QOS", f"Write {_EXAMPLE}.")
     spans: dict[str, Span] = {}
-    delay = loss = importance = sketches = None
+    delay = loss = importance = sketches = error = None
     while True:
         at, name = cursor.token.span, cursor.token.text.lower()
         if name not in _GRAPHS:
             remedy = did_you_mean(name, _GRAPHS) or f"Write {_EXAMPLE}."
-            raise cursor.expected("delay, loss, value or sketches", remedy)
+            raise cursor.expected("delay, loss, value, sketches or error", remedy)
         if name in spans:
             raise cursor.error(f"{name} is given twice", at, "Leave one of them out.")
         cursor.advance()
@@ -49,13 +50,17 @@ def quality_clause(cursor: Cursor, start: Span) -> QualityClause:
             loss = _graph(cursor, name, _share)
         elif name == "sketches":
             sketches = _utility(cursor)
+        elif name == "error":
+            error = _graph(cursor, name, _times)
         else:
             importance = _importance(cursor)
         spans[name] = cursor.since(at)
         if not cursor.accept_sign(","):
             break
     cursor.expect_sign(")", " at the end of QOS")
-    return QualityClause(QualityOfService(delay, loss, importance, sketches), spans, cursor.since(start))
+    return QualityClause(
+        QualityOfService(delay, loss, importance, sketches, error), spans, cursor.since(start)
+    )
 
 
 def _graph(cursor: Cursor, name: str, read_position: Callable[[Cursor], float]) -> UtilityGraph:
@@ -78,6 +83,16 @@ def _graph(cursor: Cursor, name: str, read_position: Callable[[Cursor], float]) 
         raise cursor.error(
             f"loss begins at {points[0][0] * 100:g} percent", places[0], "Begin with 1 AT 0 PERCENT."
         )
+    if name == "error" and points[0][0] != 1:
+        raise cursor.error(
+            f"error begins at {points[0][0]:g} times the one of WITHIN", places[0], "Begin with 1 AT 1 TIMES."
+        )
+    if name == "error" and points[-1][0] < 2:
+        raise cursor.error(
+            "an error is doubled when memory is short, and the graph ends before",
+            places[-1],
+            "End with at least 2 TIMES: the utility there.",
+        )
     return UtilityGraph(tuple(points))
 
 
@@ -98,6 +113,12 @@ def _share(cursor: Cursor) -> float:
             "more rows cannot be lost than there are", cursor.since(at), "A loss is at most 100 PERCENT."
         )
     return share
+
+
+def _times(cursor: Cursor) -> float:
+    times = _number(cursor, "how many times the error of WITHIN")
+    cursor.expect("TIMES", purpose=" after the number")
+    return times
 
 
 def _utility(cursor: Cursor) -> float:

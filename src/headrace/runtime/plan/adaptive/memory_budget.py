@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from math import inf
+from typing import Final, TypeAlias
 
+from headrace.algebra.quality_of_service import QualityOfService
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition
+from headrace.operators.aggregates.fitted_cells import kept_bytes
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name
 from headrace.operators.joins.probing.spilled_rows import are_spilled
@@ -27,6 +30,9 @@ from headrace.store.files.container import Container
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.manifest import Manifest
 
+_Size: TypeAlias = tuple[int, int]
+"""Bytes, and rows."""
+
 REASON: Final = "memory"
 """The first word of the reason with which a query was suspended."""
 
@@ -40,6 +46,7 @@ class MemoryReport:
     queries: Mapping[str, int]
     control: MemoryControl
     shares: Mapping[str, tuple[float, ...]]
+    doubled: Mapping[str, int]
 
     @property
     def used(self) -> int:
@@ -49,25 +56,31 @@ class MemoryReport:
 
 @dataclass(slots=True)
 class StateSizes:
-    """Bytes of each state in state runs; a run is read once, since it is never rewritten."""
+    """Bytes and rows of each state in state runs; a run is read once, since it is never rewritten."""
 
     store: Store
-    _known: dict[str, dict[str, int]] = field(default_factory=dict)
+    _known: dict[str, dict[str, _Size]] = field(default_factory=dict)
 
-    def of(self, manifest: Manifest) -> dict[str, int]:
+    def of(self, manifest: Manifest) -> dict[str, _Size]:
         """By state, in all runs of a manifest."""
         names = [run.name for run in manifest.state]
         self._known = {name: self._known.get(name) or self._read(name) for name in names}
-        sizes: dict[str, int] = {}
+        sizes: dict[str, _Size] = {}
         for known in self._known.values():
-            for state, size in known.items():
-                sizes[state] = sizes.get(state, 0) + size
+            for state, (size, rows) in known.items():
+                before = sizes.get(state, (0, 0))
+                sizes[state] = before[0] + size, before[1] + rows
         return sizes
 
-    def _read(self, name: str) -> dict[str, int]:
+    def _read(self, name: str) -> dict[str, _Size]:
         """Without spilled rows, which stay on disk."""
         tables = Container.open(self.store.map(name), name).tables()
-        return bytes_by_state({section: rows for section, rows in tables.items() if not are_spilled(section)})
+        stored = {section: rows for section, rows in tables.items() if not are_spilled(section)}
+        rows: dict[str, int] = {}
+        for section, table in stored.items():
+            state = section.partition("/")[0]
+            rows[state] = rows.get(state, 0) + table.num_rows
+        return {state: (size, rows[state]) for state, size in bytes_by_state(stored).items()}
 
 
 @dataclass(slots=True)
@@ -108,6 +121,7 @@ class MemoryBudget:
             "limits": [self.limits.hub, self.limits.owner],
             "control": control.as_json(),
             "shares": {operator: list(shares) for operator, shares in control.shares(used).items()},
+            "doubled": control.doubled(used),
             "epoch_rows": control.epoch_rows,
             "caches": {
                 name: size for name, size in caches.items() if name.rpartition("/")[0] in plan.operators
@@ -153,14 +167,14 @@ def memory_report(store: Store, manifest: Manifest, plan: EpochPlan, catalog: Ca
             queries[claim.query] = queries.get(claim.query, 0) + claim.bytes
     use["caches"], use["rows"] = sum(fact["caches"].values()), fact["rows"]
     shares = {operator: tuple(seen) for operator, seen in fact["shares"].items()}
-    return MemoryReport(Limits(*fact["limits"]), use, queries, control, shares)
+    return MemoryReport(Limits(*fact["limits"]), use, queries, control, shares, fact.get("doubled", {}))
 
 
 def _claims(
     manifest: Manifest,
     plan: EpochPlan,
     catalog: Catalog,
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, _Size],
     follows: Mapping[str, float],
     kind_of: Callable[[Operator], str] = lambda _: "state",
 ) -> list[Claim]:
@@ -183,8 +197,10 @@ def _claims(
                 if derived_streams.is_shared_join(operator.id)
                 else [queries[owner] for owner in [derived_streams.owner_of(operator.id)] if owner in queries]
             )
-            part = -(-sizes[name] // (len(operators) * max(1, len(owning))))
+            size, rows = sizes[name]
+            part = -(-size // (len(operators) * max(1, len(owning))))
             quality = plan.qualities.get(operator.id)
+            synopses = _synopses(operator, quality)
             claims += [
                 Claim(
                     operator.id,
@@ -196,11 +212,25 @@ def _claims(
                     quality,
                     follows.get(operator.id, 0.0),
                     tuple(frequencies.get(operator.id, ())),
+                    synopses,
+                    inf if operator.over_panes is None else size / max(1, rows),
                 )
                 for query in owning
                 if not query.definition.paused
             ]
     return claims
+
+
+def _synopses(operator: Operator, quality: QualityOfService | None) -> tuple[float, ...]:
+    """The bytes of its synopses in one cell, with their error doubled 0, 1, … times; none where it may not be."""
+    if quality is None or quality.error is None:
+        return ()
+    made = [operator.coarser(times) for times in range(quality.coarsest + 1)]
+    if operator.over_panes is None:  # histograms, of groups with many rows
+        sizes = tuple(float(sum(one.synopsis_bytes.values())) for one in made)
+    else:
+        sizes = tuple(kept_bytes(one.over_panes.layouts[0]) for one in made if one.over_panes is not None)
+    return sizes if min(sizes) > 0 else ()
 
 
 def _kind_of(operator: Operator) -> str:

@@ -58,6 +58,9 @@ def memory_lines(
     for operator, shares in report.shares.items():
         if derived_streams.owner_of(operator) == query.operator_id:
             yield f"  memory: answered from {' and '.join(f'{100 * share:.3g} %' for share in shares)} of its rows"
+    for operator, times in report.doubled.items():
+        if derived_streams.owner_of(operator) == query.operator_id:
+            yield f"  memory: {_coarser(times)} until there is room: ERROR_BOUND has it, and windows of later rows get the smaller one"
 
 
 def memory_line(store: Store, manifest: Manifest, plan: EpochPlan, catalog: Catalog) -> Iterator[str]:
@@ -89,7 +92,15 @@ def _given_up(report: MemoryReport, queries: Mapping[str, CatalogQuery]) -> Iter
         if owner in queries:
             kept = " and ".join(f"{100 * share:.3g} %" for share in shares)
             yield f"query {queries[owner].definition.name}, answered from {kept} of its rows"
+    for operator, times in report.doubled.items():
+        owner = derived_streams.owner_of(operator)
+        if owner in queries:
+            yield f"query {queries[owner].definition.name}, {_coarser(times)}"
     if control.epoch_rows is not None:
         yield f"epochs of more than {control.epoch_rows:,} rows"
     if control.without_caches:
         yield "caches of joins"
+
+
+def _coarser(times: int) -> str:
+    return f"synopses with {2**times} times the error"

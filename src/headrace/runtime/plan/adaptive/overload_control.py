@@ -25,7 +25,7 @@ OVERLOAD: Final = "overload"
 """In a manifest's facts, if a query states a quality of service: `control`, `shares` and `worth` by operator, `load`, …"""
 
 MEMORY: Final = "memory"
-"""In a manifest's facts, where a memory budget is in force: `control`, `shares`, `epoch_rows`, … (`memory_budget`)."""
+"""In a manifest's facts, where a memory budget is in force: `control`, `shares`, `doubled`, `epoch_rows`, … (`memory_budget`)."""
 
 
 class _Waiting(Protocol):
@@ -76,6 +76,11 @@ def chosen_shares(manifest: Manifest) -> dict[str, tuple[float, ...]]:
         for operator, seen in manifest.facts.get(fact, {}).get("shares", {}).items():
             shares[operator] = tuple(map(min, seen, shares.get(operator, seen)))
     return shares
+
+
+def doubled_errors(manifest: Manifest) -> dict[str, int]:
+    """Operator → how often the error of its synopses is doubled in the next epoch, since memory is short."""
+    return dict(manifest.facts.get(MEMORY, {}).get("doubled", {}))
 
 
 def epoch_rows(manifest: Manifest) -> int | None:
@@ -222,7 +227,9 @@ def decided(
         "control": control.as_json(),
         "shares": {name: list(seen) for name, seen in control.shares(stated).items() if min(seen) < 1},
         "sketched": sorted(name for name, query in stated.items() if _is_sketched(control, name, query)),
-        "worth": {name: worth.as_json() for name, worth in done.worth(stated).items()},
+        "worth": {
+            name: worth.as_json() for name, worth in done.worth(stated, doubled_errors(manifest)).items()
+        },
         "load": control.load(stated),
         "demand": control.load(stated, whole=True),
         "saturation": saturation if saturation < inf else 0.0,

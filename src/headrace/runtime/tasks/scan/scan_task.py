@@ -42,7 +42,7 @@ from headrace.runtime.messages.task_messages import (
     ScanReceipt,
     Split,
 )
-from headrace.runtime.plan.plan_files import load_plan
+from headrace.runtime.plan.plan_files import plan_in_force
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.scan.alternative_rows import AlternativeRows
@@ -71,7 +71,7 @@ def scan_blobs(message: ScanMessage) -> Iterator[tuple[int, ScanBlob]]:
     """Read the message's splits; yield (state task, blob) for each state task, also without rows."""
     store = LocalStore(message.root)
     with collector_disabled(message.operators.followers or len(message.operators.named) >= MANY):
-        plan = load_plan(store, message.plan)
+        plan = plan_in_force(store, message.plan, message.doubled_errors)
         task = _ScanTask(store, plan, message)
         started = time.perf_counter()
         users, orders = callable_by_name(plan.functions), message.filter_orders

@@ -43,7 +43,7 @@ from headrace.runtime.messages.task_messages import (
 )
 from headrace.runtime.plan.adaptive.join_orders import probe_profiles
 from headrace.runtime.plan.derived_streams import promising
-from headrace.runtime.plan.plan_files import load_plan
+from headrace.runtime.plan.plan_files import plan_in_force
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.group_progress import group_advance
 from headrace.runtime.progress.plan_index import index_of
@@ -90,7 +90,7 @@ class StateTask:
         """With `cached`, only what is due is visited: see `Agenda`. `numbers` as in `ResultRuns`."""
         self._store = LocalStore(message.root)
         self._message = message
-        self.plan = load_plan(self._store, message.plan)
+        self.plan = plan_in_force(self._store, message.plan, message.doubled_errors)
         self._index = index_of(self.plan)
         if message.live is not None:
             close_state_runs(self._store, message.live)
