@@ -21,4 +21,10 @@ def test_rows_are_ordered_by_the_first_column_first_and_equal_ones_stay(
 ) -> None:
     values = [np.array([row[column] for row in rows], np.int64) for column in range(columns)]
     expected = sorted(range(len(rows)), key=lambda index: rows[index][:columns])
-    assert stable_order(*values).tolist() == expected
+    order = stable_order(*values)
+    assert order.rows.tolist() == expected
+    ordered = [rows[index][:columns] for index in expected]
+    assert [*zip(*(column.tolist() for column in order.columns), strict=True)] == ordered
+    assert order.begins.tolist() == [
+        index == 0 or row != ordered[index - 1] for index, row in enumerate(ordered)
+    ]

@@ -306,13 +306,20 @@ def as_int64(column: pa.Array) -> Ints:
     return values
 
 
+_STEPS: Final = tuple(
+    (np.uint64(bits), np.uint64(factor))
+    for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+)
+
+
 def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The finaliser of splitmix64: every input bit moves every output bit."""
-    with np.errstate(over="ignore"):
-        value = value + np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return value ^ (value >> np.uint64(31))
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    for bits, factor in _STEPS:
+        value ^= value >> bits
+        value *= factor
+    value ^= value >> np.uint64(31)
+    return value
 
 
 def numbers_of_hashes(mixed: Ints) -> Ints:

@@ -138,6 +138,8 @@ class Step:
     emitted_counts: EmittedCounts = NOTHING_EMITTED
     probe_counts: ProbeCounts = NO_PROBES
     key_sample: KeySampleCounts | None = None
+    instants: tuple[Instant, Instant] | None = None
+    """The first and the last instant of results that are in the order of instants; None of others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column, Named
-from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, ints
-from headrace.operators.base.operator import QUERY_NUMBER, Operator, Step
+from headrace.operators.base.group_ranks import stable_order
+from headrace.operators.base.operator import AT, QUERY_NUMBER, Operator, Step
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.output.changelog import EmitMode, Emitted, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.schema import BIGINT
 
+_ITEMS_AT_ONCE: Final = 1 << 15
+"""Items of several queries that are emitted together, about: half a megabyte a column of their changes."""
 NUMBER: Final = Named(QUERY_NUMBER, Column(QUERY_NUMBER, BIGINT))
 """The query's number, as a group key and as a result column."""
 
@@ -46,23 +49,40 @@ def emit_by_query(cohort: Cohort, numbers: Ints, emit: Callable[[Finish, Ints], 
         rows = np.arange(len(numbers))
         table, failed = emit(plan_of(cohort.queries[0]), rows) if len(rows) else (None, ())
         return {cohort.queries[0].id: Step({}, table, failed)}
-    tables: dict[int, pa.Table | None] = {}
-    rejected: dict[int, tuple[Rejected, ...]] = {}
+    steps = dict[int, Step]()
     for plan, places in plans_of([plan_of(query) for query in cohort.queries]):
-        rows = np.flatnonzero(np.isin(numbers, cohort.numbers[places]))
+        are_all = len(places) == len(cohort.queries)
+        rows = (
+            np.arange(len(numbers)) if are_all else np.flatnonzero(np.isin(numbers, cohort.numbers[places]))
+        )
         if not len(rows):
             continue
         table, bad = emit(with_number(plan), rows) if plan.is_row_by_row else (None, ())
         if plan.is_row_by_row and not bad:
-            tables |= {int(np.searchsorted(cohort.numbers, number)): part for number, part in by_query(table)}
+            steps |= _steps(cohort, table)
             continue
         for index in places:
             of_query = rows[numbers[rows] == cohort.numbers[index]]
-            tables[index], rejected[index] = emit(plan, of_query) if len(of_query) else (None, ())
-    return {
-        query.id: Step({}, tables.get(index), rejected.get(index, ()))
-        for index, query in enumerate(cohort.queries)
-    }
+            steps[index] = Step({}, *emit(plan, of_query)) if len(of_query) else Step()
+    return {query.id: steps.get(index) or Step() for index, query in enumerate(cohort.queries)}
+
+
+def _steps(cohort: Cohort, table: pa.Table | None) -> Iterator[tuple[int, Step]]:
+    """The step of each query of a cohort that has results, by its place."""
+    if table is None or not table.num_rows:
+        return
+    numbers, at = ints(table, QUERY_NUMBER), ints(table, AT)
+    begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+    descends = (at[1:] < at[:-1]) & (numbers[1:] == numbers[:-1])
+    if descends.any() or (np.diff(numbers[begins]) < 0).any():
+        for number, part in by_query(table):
+            yield int(np.searchsorted(cohort.numbers, number)), Step({}, part)
+        return
+    ends, plain = np.append(begins[1:], len(numbers)), table.drop_columns([QUERY_NUMBER])
+    places, instants = np.searchsorted(cohort.numbers, numbers[begins]), (at[begins], at[ends - 1])
+    columns = (values.tolist() for values in (places, begins, ends - begins, *instants))
+    for place, begin, rows, first, last in zip(*columns, strict=True):
+        yield place, Step({}, plain.slice(begin, rows), instants=(first, last))
 
 
 def emit_items(cohort: Cohort, items: Items | None, span: Span, emit_mode: EmitMode) -> dict[str, Step]:
@@ -75,6 +95,32 @@ def emit_items(cohort: Cohort, items: Items | None, span: Span, emit_mode: EmitM
         return emit(plan, items if len(rows) == items.rows else items.take(rows), span, emit_mode)
 
     return emit_by_query(cohort, numbers, emitted)
+
+
+def emit_parts(cohort: Cohort, parts: Sequence[Items], span: Span, emit_mode: EmitMode) -> dict[str, Step]:
+    """The same of items in several parts; of many items those of some queries at a time, whose columns stay in the processor's cache."""
+    count = sum(part.rows for part in parts)
+    if count <= _ITEMS_AT_ONCE or len(cohort.queries) == 1:
+        return emit_items(cohort, Items.joined(parts) if parts else None, span, emit_mode)
+    numbers, ordered = zip(*map(_by_number, parts), strict=True)
+    starts = [np.append(np.searchsorted(of_part, cohort.numbers), len(of_part)) for of_part in numbers]
+    portion = np.sum(starts, axis=0)[:-1] // _ITEMS_AT_ONCE
+    steps = dict[str, Step]()
+    for low, high in pairwise([0, *(np.flatnonzero(np.diff(portion)) + 1).tolist(), len(portion)]):
+        edges = [(int(start[low]), int(start[high])) for start in starts]
+        together = Items.joined([part.slice(*edge) for part, edge in zip(ordered, edges, strict=True)])
+        some = Cohort(cohort.queries[low:high], cohort.numbers[low:high])
+        steps |= emit_items(some, together, span, emit_mode)
+    return steps
+
+
+def _by_number(items: Items) -> tuple[Ints, Items]:
+    """Items in the order of their queries' numbers, with these; stable."""
+    numbers = flat(items.columns[QUERY_NUMBER]).to_numpy()
+    if not (numbers[1:] < numbers[:-1]).any():
+        return numbers, items
+    order = stable_order(numbers)
+    return order.columns[0], items.take(order.rows)
 
 
 def with_number(plan: Finish) -> Finish:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import Ints, flat, group, ints
+from headrace.operators.base.group_codes import Ints, flat, group, ints, picked
 from headrace.operators.base.group_ranks import stable_order
 from headrace.operators.base.operator import AT, QUERY_NUMBER, WINDOW
 from headrace.operators.output.output_stage import Finish, finish, without_repeats
@@ -27,6 +27,7 @@ from headrace.time import BEGINNING, Instant
 EmitMode = Choice["changes", "log", "istream", "dstream", "rstream"]
 """How a relation is emitted: its changes up to NOW, or (`log`) all of them, for readers that have another NOW."""
 _MOST_COPIES: Final = 1_000_000
+_SIGNS: Final = np.array([1, -1], np.int8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,27 @@ class Items:
 
     def take(self, rows: Ints) -> Items:
         """Some of the items."""
-        picked = pa.array(rows)
-        columns = {name: flat(column).take(picked) for name, column in self.columns.items()}
+        columns = {name: picked(flat(column), rows) for name, column in self.columns.items()}
         failed = None if self.failed is None else self.failed[rows]
         return Items(columns, self.begin[rows], self.end[rows], failed)
+
+    def slice(self, start: int, stop: int) -> Items:
+        """The items from one index to another, without a copy."""
+        columns = {name: column.slice(start, stop - start) for name, column in self.columns.items()}
+        failed = None if self.failed is None else self.failed[start:stop]
+        return Items(columns, self.begin[start:stop], self.end[start:stop], failed)
+
+    @staticmethod
+    def joined(parts: Sequence[Items]) -> Items:
+        """All of some, of which none has failed rows; one at least."""
+        parts = [part for part in parts if part.rows] or parts[:1]
+        if len(parts) == 1:
+            return parts[0]
+        names = parts[0].columns
+        columns = {name: pa.concat_arrays([flat(part.columns[name]) for part in parts]) for name in names}
+        return Items(
+            columns, *(np.concatenate([getattr(part, at) for part in parts]) for at in ("begin", "end"))
+        )
 
 
 Emitted = tuple[pa.Table | None, tuple[Rejected, ...]]
@@ -75,20 +93,23 @@ def emit(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -> Emitted
         return _emit_limited(plan, items, span, emit_mode)
     numbers = np.arange(items.rows)
     rows, rejected = finish(replace(plan, distinct=False), items.columns, numbers, items.begin, items.failed)
-    item = ints(rows, WINDOW)
-    begin, end = items.begin[item], items.end[item]
+    begin, end = items.begin, items.end
+    if rows.num_rows < items.rows:
+        item = ints(rows, WINDOW)
+        begin, end = begin[item], end[item]
     if plan.distinct:
         codes = group(outputs(rows), rows.num_rows).codes
         first, begin, end = unite(codes, begin, end)
         rows = without_repeats(rows, pa.array(first), plan)
     entering, leaving = span.holds(begin) & (begin < end), span.holds(end) & (begin < end)
     if emit_mode == "rstream":
-        picked = np.flatnonzero(entering)
-        return consolidated(rows, begin[picked], np.ones(len(picked), np.int64), emit_mode, picked), rejected
-    picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
-    instants = np.concatenate([begin[entering], end[leaving]])
-    signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
-    return consolidated(rows, instants, signs, emit_mode, picked), rejected
+        chosen = np.flatnonzero(entering)
+        return consolidated(rows, begin[chosen], np.ones(len(chosen), np.int8), emit_mode, chosen), rejected
+    inserted, retracted = np.flatnonzero(entering), np.flatnonzero(leaving)
+    instants = np.concatenate([begin[inserted], end[retracted]])
+    signs = np.repeat(_SIGNS, [len(inserted), len(retracted)])
+    chosen = np.concatenate([inserted, retracted])
+    return consolidated(rows, instants, signs, emit_mode, chosen), rejected
 
 
 def emit_changes(
@@ -121,8 +142,9 @@ def consolidated(
     if changed is not None:
         of_query = [numbers[changed] for numbers in of_query]
     order = stable_order(*of_query, instants)
-    changed, instants, net = order if changed is None else changed[order], instants[order], signs[order]
-    compared = _may_cancel([*(numbers[order] for numbers in of_query), instants], net)
+    *of_query, instants = order.columns
+    changed, net = order.rows if changed is None else changed[order.rows], signs[order.rows]
+    compared = _may_cancel(order.begins, net)
     if len(compared):
         groups = group(
             [*outputs(rows.take(pa.array(changed[compared]))), pa.array(instants[compared])], len(compared)
@@ -130,25 +152,29 @@ def consolidated(
         first = np.full(groups.count, len(changed), np.int64)
         np.minimum.at(first, groups.codes, compared)
         sums = np.bincount(groups.codes, net[compared], groups.count)
+        net = net.astype(np.int64)
         net[compared] = 0
         net[first] = sums
     both = emit_mode in ("changes", "log")
     copies = np.abs(net) if both else np.maximum(-net if emit_mode == "dstream" else net, 0)
     if (copies != 1).any():
-        picked = np.repeat(np.arange(len(changed)), copies)
-        changed, instants, net = changed[picked], instants[picked], net[picked]
+        repeated = np.repeat(np.arange(len(changed)), copies)
+        changed, instants, net = changed[repeated], instants[repeated], net[repeated]
+        of_query = [numbers[repeated] for numbers in of_query]
     columns = {AT: pa.array(instants), WINDOW: pa.array(np.zeros(len(changed), np.int64))}
-    shown = rows.drop_columns([*columns]).take(pa.array(changed))
-    columns |= dict(zip(shown.column_names, shown.columns, strict=True))
+    if of_query:
+        columns[QUERY_NUMBER] = pa.array(of_query[0])
+    shown = rows.drop_columns([*columns])
+    columns |= {name: picked(flat(shown.column(name)), changed) for name in shown.column_names}
     changes = pa.table({name: columns[name] for name in rows.column_names})
-    return changes.append_column(CHANGE, pa.array(np.sign(net).astype(np.int8))) if both else changes
+    return (
+        changes.append_column(CHANGE, pa.array(np.sign(net).astype(np.int8, copy=False))) if both else changes
+    )
 
 
-def _may_cancel(ordered: Sequence[Ints], signs: Ints) -> Ints:
-    """The changes of a query and an instant that has both insertions and retractions; equal neighbours are of one."""
-    begins = np.ones(len(signs) + 1, bool)
-    begins[1:-1] = np.logical_or.reduce([values[1:] != values[:-1] for values in ordered])
-    several = np.flatnonzero(~(begins[:-1] & begins[1:]))
+def _may_cancel(begins: np.ndarray, signs: Ints) -> Ints:
+    """The changes of a query and an instant that has both insertions and retractions; `begins`: the first of each."""
+    several = np.flatnonzero(~(begins & np.append(begins[1:], True)))
     run = np.cumsum(begins[several])
     inserted, retracted = (
         np.bincount(run[of_sign], minlength=len(run) + 1) > 0
@@ -192,15 +218,15 @@ def _emit_limited(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -
         rejected += bad
         if emit_mode == "rstream":
             is_new = at > start
-            picked = np.flatnonzero(is_new)
-            signs = np.ones(len(picked), np.int64)
-            tables.append(consolidated(rows, moments[at[picked]], signs, emit_mode, picked))
+            chosen = np.flatnonzero(is_new)
+            signs = np.ones(len(chosen), np.int64)
+            tables.append(consolidated(rows, moments[at[chosen]], signs, emit_mode, chosen))
             continue
         entering, leaving = at > start, at + 1 < stop
-        picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
+        chosen = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
         point = np.concatenate([at[entering], at[leaving] + 1])
         signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
-        tables.append(consolidated(rows, moments[point], signs, emit_mode, picked))
+        tables.append(consolidated(rows, moments[point], signs, emit_mode, chosen))
     return (pa.concat_tables(tables) if tables else None), tuple(rejected)
 
 
@@ -230,8 +256,8 @@ def _at_points(
     copies = np.maximum(high - low, 0)
     source = np.repeat(np.arange(items.rows), copies)
     point = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
-    picked = pa.array(source)
-    columns = {name: flat(column).take(picked) for name, column in items.columns.items()}
+    indices = pa.array(source)
+    columns = {name: flat(column).take(indices) for name, column in items.columns.items()}
     failed = items.failed[source] if items.failed is not None else None
     rows, rejected = finish(plan, columns, point, moments[point], failed)
     return ints(rows, WINDOW), rows, rejected

@@ -24,7 +24,7 @@ from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents
 from headrace.operators.families.family import joined
 from headrace.operators.families.family_operator import RowFamilyOperator
-from headrace.operators.families.finishing import emit_items
+from headrace.operators.families.finishing import emit_parts
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit, unite
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -178,6 +178,18 @@ def touched(held: Held, partition_columns: Sequence[str], emitted_to: Instant) -
     return held.where(changed[bits])
 
 
+def _pieces(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """The rows of tables in tables of one piece of memory, which are read without a copy; small ones are one."""
+    small = [table for table in tables if table.num_rows <= _FEW]
+    pieces = [pa.concat_tables(small).combine_chunks()] if small else []
+    for table in tables:
+        if table.num_rows > _FEW:
+            is_cut = table.column(0).num_chunks * _FEW > table.num_rows + _FEW
+            whole = table.combine_chunks() if is_cut else table
+            pieces += [pa.Table.from_batches([batch]) for batch in whole.to_batches()]
+    return pieces
+
+
 def _kth_matches(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     """Indices of the k-th of each code in two ascending columns of codes, for every k that both have."""
     first = np.searchsorted(left, left)
@@ -244,39 +256,38 @@ class InstantRows(RowFamilyOperator, RowOperator):
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Store new rows; emit what changes at the instants below punctuation."""
-        state, items, span = self.changed(runs, deltas, advance)
-        if items is None:
+        state, parts, span = self.changed(runs, deltas, advance)
+        if not parts:
             return Step(state)
-        return Step(state, *emit(self.finish, items, span, self.emit_mode))
+        return Step(state, *emit(self.finish, Items.joined(parts), span, self.emit_mode))
 
     def advance_family(
         self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
     ) -> FamilyStep:
         """The same for all queries in one step, then emitted by query."""
-        state, items, span = self.together(cohort.queries).changed(runs, deltas, advance)
-        return FamilyStep(state, emit_items(cohort, items, span, self.emit_mode))
+        state, parts, span = self.together(cohort.queries).changed(runs, deltas, advance)
+        return FamilyStep(state, emit_parts(cohort, parts, span, self.emit_mode))
 
     def changed(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
-    ) -> tuple[Sections, Items | None, Span]:
-        """New state, and rows with the intervals in which they hold."""
+    ) -> tuple[Sections, list[Items], Span]:
+        """New state, and rows with the intervals in which they hold, of each piece of memory."""
         arrived = [delta[ROWS] for delta in deltas if ROWS in delta]
         state = {ROWS: pa.concat_tables(arrived)} if arrived else {}
         span = span_of(advance, self.emit_mode)
         if span.limit <= span.emitted_to:
-            return state, None, span
-        stored = [*(run[ROWS] for run in runs if ROWS in run), *arrived]
+            return state, [], span
+        stored = [run[ROWS] for run in runs if ROWS in run]
         if self._emits_each_row:
-            state = self._unsettled(state, span)
-            stored = [self._changing(table, span) for table in stored]
-        held = hold(self.rows, stored)
+            return *self._each_row(stored, arrived, span), span
+        held = hold(self.rows, [*stored, *arrived])
         held = held.where(held.at < span.limit)
         held = touched(held, self._partition_columns(), span.emitted_to)
         end = self._ends(held)
         live = self.validity.shown(held, self.rows) & (end >= span.emitted_to)
         shown = held.where(live)
         names = [*self.rows.names, *self.rows.query_names]
-        return state, Items({name: shown.column(name) for name in names}, shown.at, end[live]), span
+        return state, [Items({name: shown.column(name) for name in names}, shown.at, end[live])], span
 
     @property
     def _emits_each_row(self) -> bool:
@@ -284,20 +295,34 @@ class InstantRows(RowFamilyOperator, RowOperator):
         knows_ends = self.validity.known_at_once or self.validity.ends_given
         return knows_ends and self.finish.is_row_by_row and not self.finish.distinct
 
-    def _changing(self, table: pa.Table, span: Span) -> pa.Table:
-        """The stored rows that begin to hold or expire in the span; only their times are read of the others."""
-        held = hold(self.rows, [table])
-        changing = span.holds(held.at) | span.holds(self._ends(held))
-        return held.where(changing).table
+    def _each_row(
+        self, stored: Sequence[pa.Table], arrived: Sequence[pa.Table], span: Span
+    ) -> tuple[Sections, list[Items]]:
+        """The new rows that are stored, and the rows of all tables that begin to hold or expire in the span, of each piece of memory.
 
-    def _unsettled(self, state: dict[str, pa.Table], span: Span) -> dict[str, pa.Table]:
-        """New rows without those that begin to hold and expire in the span, if they are many: nothing later depends on these."""
-        for table in state.values():
+        New rows that do both are not stored, if they are many: nothing later depends on these. Only times are read of rows that do neither.
+        """
+        changing, needed = list[Items](), list[pa.Table]()
+        for table in _pieces(stored):
             held = hold(self.rows, [table])
-            needed = (held.at >= span.limit) | (self._ends(held) >= span.limit)
-            if np.count_nonzero(needed) < _MOST_NEEDED * held.rows:
-                return {ROWS: held.where(needed).table}
-        return state
+            changing.append(self._changing(held, self._ends(held), span))
+        for table in _pieces(arrived):
+            held = hold(self.rows, [table])
+            end = self._ends(held)
+            changing.append(self._changing(held, end, span))
+            needed.append(held.where((held.at >= span.limit) | (end >= span.limit)).table)
+        count = sum(table.num_rows for table in needed)
+        if count >= _MOST_NEEDED * sum(table.num_rows for table in arrived):
+            needed = list(arrived)
+        return {ROWS: pa.concat_tables(needed)} if needed else {}, changing
+
+    def _changing(self, held: Held, end: Ints, span: Span) -> Items:
+        """The rows that begin to hold or expire in the span."""
+        shown = self.validity.shown(held, self.rows) & (held.at < span.limit) & (end >= span.emitted_to)
+        shown &= (held.at >= span.emitted_to) | (end < span.limit)
+        names = [*self.rows.names, *self.rows.query_names]
+        items = Items({name: held.column(name) for name in names}, held.at, end)
+        return items if shown.all() else items.take(np.flatnonzero(shown))
 
     def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
         """When the first row begins to hold, or expires."""

@@ -129,15 +129,18 @@ class RowLayout:
         """A new scanner for one task."""
         return RowScanner(self, RowPipeline.of(self.below, relations), RowPipeline.of(self.above, relations))
 
-    def table(self, batch: Batch, values: Sequence[pa.Array], live: np.ndarray) -> pa.Table:
-        """The state table of some rows."""
-        if self.routing is None:
-            slots = np.full(batch.rows, self.slot, np.int16)
-        else:
-            by = [values[index] for index in self.routing] or [pa.array(batch.position)]
-            slots = slots_of(by, batch.rows)
+    def table(
+        self, batch: Batch, values: Sequence[pa.Array], live: np.ndarray, slots: np.ndarray | None = None
+    ) -> pa.Table:
+        """The state table of some rows; without `slots` they are computed."""
+        slots = self._slots(batch, values) if slots is None else slots
         head = [pa.array(slots), pa.array(batch.at), pa.array(batch.position), pa.array(live)]
         return pa.table([*head, *(flat(value) for value in values)], schema=self.schema())
+
+    def _slots(self, batch: Batch, values: Sequence[pa.Array]) -> np.ndarray:
+        if self.routing is None:
+            return np.full(batch.rows, self.slot, np.int16)
+        return slots_of([values[index] for index in self.routing] or [pa.array(batch.position)], batch.rows)
 
 
 @dataclass(slots=True)

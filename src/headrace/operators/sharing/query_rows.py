@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Call, Column, Expression, Literal, columns_of
-from headrace.algebra.expressions.series import AT
+from headrace.algebra.expressions.series import AT, POSITION
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.group_codes import Ints, flat, picked
+from headrace.operators.base.group_codes import Ints, flat, picked, slots_of
 from headrace.operators.base.made_once import MadeOnce
-from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Operator, Scanned, Scanner
+from headrace.operators.base.operator import QUERY_NUMBER, Operator, Scanned, Scanner
 from headrace.operators.families.numbering import number_of
 from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
 from headrace.operators.query_index.matching.selections import Pairs, selections
@@ -36,6 +36,10 @@ from headrace.time import BEGINNING, FOREVER
 
 PAIRS_AT_ONCE: Final = 1 << 18
 """Pairs that become rows together, about: 2 MB a column."""
+ROWS_AT_ONCE: Final = 1 << 16
+"""Rows that are matched together: half a megabyte a column."""
+_MOST_OF_ROWS: Final = 0.5
+"""Pairs in a portion for each row of the batch, from which on slots are computed once for all rows."""
 _OF_INTEGERS: Final = frozenset({"+", "-", "least", "greatest"})
 """Functions whose constant arguments may as well be columns."""
 _CONSTANT: Final = "__constant"
@@ -75,6 +79,18 @@ class _Ends:
     def columns(self) -> frozenset[str]:
         """The columns of rows that it reads."""
         return columns_of(self.expression) - self.constants.keys()
+
+    def of_pairs(
+        self, columns: Mapping[str, pa.Array], index: Ints, queries: Ints, failed: np.ndarray
+    ) -> pa.Array:
+        """The end of each pair of a row of `columns` and a query; those on which the expression fails are added to `failed`."""
+        read = {name: picked(flat(columns[name]), index) for name in self.columns}
+        constants = {name: pa.array(of_query.take(queries)) for name, of_query in self.constants.items()}
+        evaluation = Evaluation({**read, **constants}, len(index))
+        values = flat(evaluation.values(self.expression))
+        if evaluation.errors is not None:
+            failed |= evaluation.errors.mask
+        return values
 
 
 _templates: Final[MadeOnce[_Template]] = MadeOnce(1 << 16)
@@ -166,16 +182,51 @@ class _QueryPlan(Conditions[Operator]):
         return not (moves and AT in read)
 
     @cached_property
+    def routing_columns(self) -> tuple[str, ...] | None:
+        """The columns of a row that decide its slot, also for all queries; None where something else does."""
+        layout = self.layout
+        if layout.routing is None or any(index < layout.ends_differ for index in layout.routing):
+            return None
+        values = [layout.values[index] for index in layout.routing] or [Column(POSITION, BIGINT)]
+        columns = tuple(value.name for value in values if isinstance(value, Column))
+        return columns if len(columns) == len(values) else None
+
+    @cached_property
     def by_slot(self) -> tuple[Ints, Ints]:
         """The queries in the order of the slots of their conditions, and where those of each slot begin."""
         order = np.argsort(self.slots, kind="stable")
         return order, np.searchsorted(self.slots[order], np.arange(self.index.next_slot + 1))
 
+    @cached_property
+    def only(self) -> Ints | None:
+        """The query of each slot, if no two queries have one condition; -1 of slots without a query."""
+        if len(np.unique(self.slots)) < len(self.slots):
+            return None
+        queries = np.full(self.index.next_slot, -1, np.int64)
+        queries[self.slots] = np.arange(len(self.slots))
+        return queries
+
     def portions(self, matched: Iterable[Pairs]) -> Iterator[Pairs]:
         """Rows, and the queries that select each, of pairs of rows and slots; about `PAIRS_AT_ONCE` together."""
         waiting, count = list[Pairs](), 0
-        order, edges = self.by_slot
+        for rows, queries in self._selecting(matched):
+            waiting.append((rows, queries))
+            count += len(rows)
+            if count >= PAIRS_AT_ONCE:
+                yield _joined(waiting)
+                waiting, count = [], 0
+        if count:
+            yield _joined(waiting)
+
+    def _selecting(self, matched: Iterable[Pairs]) -> Iterator[Pairs]:
+        """The same, at most about `PAIRS_AT_ONCE` of them together."""
         for rows, slots in matched:
+            if self.only is not None:
+                for low in range(0, len(rows), PAIRS_AT_ONCE):
+                    part = slice(low, low + PAIRS_AT_ONCE)
+                    yield rows[part], self.only.take(slots[part])
+                continue
+            order, edges = self.by_slot
             first = edges[slots]
             counts = edges[slots + 1] - first
             ends = np.cumsum(counts)
@@ -184,16 +235,68 @@ class _QueryPlan(Conditions[Operator]):
             for low, high in pairwise([0, *np.unique(cuts).tolist(), len(rows)]):
                 part = slice(low, high)
                 row, query = spread(first[part], counts[part], 0, high - low)
-                waiting.append((rows[part][row], order[query]))
-                count += len(row)
-                if count >= PAIRS_AT_ONCE:
-                    yield _joined(waiting)
-                    waiting, count = [], 0
-        if count:
-            yield _joined(waiting)
+                yield rows[part][row], order[query]
 
 
 _plans: Final = Plans(none_yet(_QueryPlan))
+
+
+@dataclass(slots=True)
+class _Values:
+    """What queries store of the rows of a batch."""
+
+    plan: _QueryPlan
+    batch: Batch
+    by_row: np.ndarray | None = None
+    """The slots of all rows, once most are in pairs."""
+
+    def slots(self, rows: Ints, queries: Ints) -> np.ndarray | None:
+        """The slots of pairs; None where they are those of their values."""
+        plan, batch = self.plan, self.batch
+        if plan.layout.routing is None:
+            return plan.own_slots.take(queries)
+        if plan.routing_columns is None or (self.by_row is None and len(rows) < batch.rows * _MOST_OF_ROWS):
+            return None
+        if self.by_row is None:
+            readable = batch.readable
+            self.by_row = slots_of([flat(readable[name]) for name in plan.routing_columns], batch.rows)
+        return self.by_row.take(rows)
+
+    def of_pairs(self, rows: Ints, queries: Ints) -> tuple[list[pa.Array], np.ndarray]:
+        """The stored values of pairs, and on which of them an expression fails."""
+        read, index = self._read(rows)
+        columns = read.readable
+        evaluation = Evaluation(columns, read.rows)
+        common = [flat(evaluation.values(value)) for value in self.plan.common]
+        failed = np.zeros(len(rows), bool) if evaluation.errors is None else evaluation.errors.mask[index]
+        values = [picked(value, index) for value in common]
+        if self.plan.ends[0]:
+            values.insert(0, self._ends(columns, index, queries, failed))
+        return values, failed
+
+    def _read(self, rows: Ints) -> tuple[Batch, Ints]:
+        """The rows that are in pairs, if something is computed of them, and where the row of each pair is among them."""
+        if all(isinstance(value, Column) for value in self.plan.common):
+            return self.batch, rows
+        is_read = np.zeros(self.batch.rows, bool)
+        is_read[rows] = True
+        return self.batch.where(is_read), (np.cumsum(is_read) - 1)[rows]
+
+    def _ends(
+        self, columns: Mapping[str, pa.Array], index: Ints, queries: Ints, failed: np.ndarray
+    ) -> pa.Array:
+        """The end of each pair; those on which an expression fails are added to `failed`."""
+        ends, kind_of = self.plan.ends
+        if len(ends) == 1:
+            return ends[0].of_pairs(columns, index, queries, failed)
+        kinds = kind_of[queries]
+        chosen = [np.flatnonzero(kinds == kind) for kind in range(len(ends))]
+        parts = list[pa.Array]()
+        for end, pairs in zip(ends, chosen, strict=True):
+            of_kind = np.zeros(len(pairs), bool)
+            parts.append(end.of_pairs(columns, index[pairs], queries[pairs], of_kind))
+            failed[pairs] |= of_kind
+        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(chosen))))
 
 
 @dataclass(slots=True)
@@ -218,13 +321,18 @@ class QueryRows:
         return QueryRows(plan, relations) if plan.serves_all else None
 
     def add(self, batch: Batch) -> None:
-        """Add a batch of accepted rows."""
+        """Add a batch of accepted rows: some at a time, so that columns from which the rows of pairs are taken stay in the processor's cache."""
+        for part in batch.parts(ROWS_AT_ONCE) if batch.rows > ROWS_AT_ONCE else (batch,):
+            self._add(part)
+
+    def _add(self, batch: Batch) -> None:
         matched = selections(self.plan.index, batch.columns, batch.rows)
         for slot, failed in matched.failed.items():
             queries = np.flatnonzero(self.plan.slots == slot)
             self._reject(batch, np.tile(failed.rows, len(queries)), np.repeat(queries, len(failed.rows)))
+        values = _Values(self.plan, batch)
         for rows, queries in self.plan.portions(matched.pairs()):
-            self._store(batch, rows, queries)
+            self._store(values, rows, queries)
 
     def _reject(self, batch: Batch, rows: Ints, queries: Ints) -> None:
         """Give pairs on which an expression fails to the scanner of each query."""
@@ -233,56 +341,25 @@ class QueryRows:
                 self.alone[query] = layout_of(self.plan.queries[query]).scanner(self.relations)
             self.alone[query].add(batch.take(np.unique(rows[queries == query])))
 
-    def _store(self, batch: Batch, rows: Ints, queries: Ints) -> None:
+    def _store(self, values: _Values, rows: Ints, queries: Ints) -> None:
         """Add the stored rows of pairs."""
-        plan = self.plan
-        at = batch.at[rows]
+        plan, batch = self.plan, values.batch
+        at = batch.at.take(rows)
         if plan.bounds is not None:
             low, high, shift = (bound[queries] for bound in plan.bounds)
             keep = (at >= low) & (at <= high)
             rows, queries, at = rows[keep], queries[keep], at[keep] + shift[keep]
         if not len(rows):
             return
-        values, failed = self._values(batch, rows, queries)
+        stored, failed = values.of_pairs(rows, queries)
         if failed.any():
             self._reject(batch, rows[failed], queries[failed])
-            self._store(batch, rows[~failed], queries[~failed])
+            self._store(values, rows[~failed], queries[~failed])
             return
         self.kept += np.bincount(queries, minlength=len(self.kept))
-        stored = Batch({}, at, batch.position[rows])
-        table = plan.layout.table(stored, values, np.ones(len(rows), bool))
-        if plan.layout.routing is None:
-            slots = pa.array(plan.own_slots[queries])
-            table = table.set_column(table.column_names.index(SLOT), SLOT, slots)
-        self.tables.append(table.append_column(QUERY_NUMBER, pa.array(plan.numbers[queries])))
-
-    def _values(self, batch: Batch, rows: Ints, queries: Ints) -> tuple[list[pa.Array], np.ndarray]:
-        """The stored values of pairs, and on which of them an expression fails."""
-        plan, is_read = self.plan, np.zeros(batch.rows, bool)
-        is_read[rows] = True
-        read, index = batch.where(is_read), (np.cumsum(is_read) - 1)[rows]
-        columns = read.readable
-        evaluation = Evaluation(columns, read.rows)
-        common = [flat(evaluation.values(value)) for value in plan.common]
-        failed = np.zeros(len(rows), bool) if evaluation.errors is None else evaluation.errors.mask[index]
-        values = [picked(value, index) for value in common]
-        ends, kind_of = plan.ends
-        parts, pairs_of = list[pa.Array](), list[Ints]()
-        for kind, end in enumerate(ends):
-            pairs = np.flatnonzero(kind_of[queries] == kind)
-            read_here = {name: picked(flat(columns[name]), index[pairs]) for name in end.columns}
-            constants = {name: pa.array(of_query[queries[pairs]]) for name, of_query in end.constants.items()}
-            evaluation = Evaluation({**read_here, **constants}, len(pairs))
-            parts.append(flat(evaluation.values(end.expression)))
-            pairs_of.append(pairs)
-            if evaluation.errors is not None:
-                failed[pairs] |= evaluation.errors.mask
-        if parts:
-            whole = parts[0]
-            if len(parts) > 1:
-                whole = pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(pairs_of))))
-            values.insert(0, whole)
-        return values, failed
+        of_pairs, slots = Batch({}, at, batch.position.take(rows)), values.slots(rows, queries)
+        table = plan.layout.table(of_pairs, stored, np.ones(len(rows), bool), slots)
+        self.tables.append(table.append_column(QUERY_NUMBER, pa.array(plan.numbers.take(queries))))
 
     def finish(self, rows_in: int) -> Iterator[tuple[Operator, Scanned]]:
         """Each query that stores or rejects some of `rows_in` rows, with the number of the former and the latter."""

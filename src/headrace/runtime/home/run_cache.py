@@ -61,7 +61,12 @@ def section_of(store: Store, name: str, section: str) -> pa.Table:
 
 def keep_results(store: Store, name: str, sections: Mapping[str, pa.Table]) -> bool:
     """Keep the sections of a run of results that was just written, if they are small, for those who read it at once; whether they are."""
-    is_small = sum(table.get_total_buffer_size() for table in sections.values()) <= _SMALL
+    size = 0
+    for table in sections.values():
+        size += table.get_total_buffer_size()
+        if size > _SMALL:
+            break
+    is_small = size <= _SMALL
     if is_small:
         _newest.put((str(store.root), name), sections.__getitem__)
     return is_small

@@ -28,7 +28,7 @@ MOST_BYTES: Final = 1 << 30
 MOST_OF_QUERY: Final = 1 << 25
 """Bytes of the rows of one query up to which runs are merged: readers of a history have such a section in memory."""
 _LARGE: Final = 1 << 18
-"""Bytes of a section from which on it may have been compressed, and is in memory and not in the file when it is read."""
+"""Bytes of a table from which on it may have been made smaller, and is in memory and not in the file when it is read."""
 _MOST_IN_MEMORY: Final = 1 << 28
 _PORTION: Final = 1 << 24
 """Bytes of rows that are brought into order and written at a time."""
@@ -101,9 +101,9 @@ class Merge:
             needed = self._needed[query] = self.is_needed(query)
         return self._codes.setdefault(query, len(self._codes)) if needed else -1
 
-    def _added(self, table: pa.Table, sections: int) -> tuple[_Rows, int]:
+    def _added(self, table: pa.Table) -> tuple[_Rows, int]:
         """Where the rows of a table are from now on: those of its schema, and the index of the first."""
-        if sections == 1 and table.nbytes >= _LARGE:
+        if table.nbytes >= _LARGE:
             self._in_memory += table.nbytes
             if self._in_memory > _MOST_IN_MEMORY:
                 raise TooLarge
@@ -112,7 +112,7 @@ class Merge:
 
     def _add_run(self, container: Container, part: int) -> None:
         for table, sections in container.groups():
-            rows, base = self._added(table, len(sections))
+            rows, base = self._added(table)
             codes = [self._code(query) for query, _, _ in sections]
             firsts, counts = (np.array([section[at] for section in sections], np.int64) for at in (1, 2))
             pieces = np.stack([np.array(codes, np.int64), np.full(len(codes), part), firsts + base, counts])
@@ -126,7 +126,7 @@ class Merge:
                   for table, sections in container.groups()]  # fmt: skip
         for table, sections in groups:
             if not sections[0][0][0]:
-                rows, base = self._added(table, len(sections))
+                rows, base = self._added(table)
                 for (_, layout, query), first, _ in sections:
                     places[layout, query] = rows, base + first
         for table, sections in groups:

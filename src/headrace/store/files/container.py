@@ -5,7 +5,8 @@ view of the mapped file.
 
 Layout: a 64-byte preamble; the record batches of all sections (of columns that are one memory once, see `shared_buffers`)
 and one copy of each distinct schema, as Arrow IPC messages, each aligned to 64 bytes; an index (`container_index`); a trailer with the
-index's length and checksum, a version and a magic word. The index comes last, so that a writer never goes back.
+index's length and checksum, a version and a magic word. The index comes last, so that a writer never goes back. In compressed containers
+large sections and groups have narrow columns (`narrow_columns`), and LZ4 where a sample shows that it makes them smaller still.
 """
 
 from __future__ import annotations
@@ -22,17 +23,13 @@ import pyarrow as pa
 
 from headrace.errors import CorruptStore, StoreError
 from headrace.store.files.container_index import ContainerIndex, Entry, encoded
-from headrace.store.files.shared_buffers import (
-    SharedBuffers,
-    schema_without,
-    shared_buffers_of,
-    with_shared_buffers,
-    without,
-)
+from headrace.store.files.narrow_columns import narrowed
+from headrace.store.files.shared_buffers import shared_buffers_of, without
+from headrace.store.files.written_columns import WrittenColumns
 
-VERSION: Final = 3
+VERSION: Final = 4
 _OLDEST: Final = 1
-"""The first version that is still read: in it every column was written for itself."""
+"""The first version that is still read: in it every column was written for itself, as in all before 4 with its own width."""
 MAGIC: Final = b"HEADRACE"
 _ALIGNMENT: Final = 64
 _WORD: Final = 8
@@ -41,6 +38,10 @@ _TRAILER: Final = struct.Struct("<QII8s")
 """Length of the index, its CRC-32, version, magic."""
 _COMPRESSED_FROM: Final = 1 << 18
 """Sections of fewer bytes are not worth a decompression."""
+_SAMPLE: Final = 1 << 12
+"""Rows that are compressed to learn what it saves."""
+_WORTH: Final = 0.75
+"""The share of the bytes that compression leaves, from which on it is not worth its time."""
 _ALONE: Final = pa.ipc.IpcReadOptions(use_threads=False)
 """Memory that another thread decompresses into belongs to that thread, and the next batch does not find it free."""
 _DAMAGED: Final = (ValueError, pa.ArrowNotImplementedError, OSError)
@@ -177,13 +178,16 @@ class _Writer:
 
     def add(self, name: str, table: pa.Table, *, plain: bool = False) -> None:
         schema = table.schema.serialize().to_pybytes()
-        shared_buffers = shared_buffers_of(table) if table.nbytes >= _COMPRESSED_FROM and not plain else []
+        is_large, narrow = table.nbytes >= _COMPRESSED_FROM, list[list[int]]()
+        shared_buffers = shared_buffers_of(table) if is_large and not plain else []
         if shared_buffers:
             table = without(table, shared_buffers)
+        if self._compressed and is_large and not _has_dictionary(schema):
+            table, narrow = narrowed(table)
         if _has_dictionary(schema):
             kind, bodies = _STREAM, [_stream(table)]
-        elif self._compressed and not plain and table.nbytes >= _COMPRESSED_FROM:
-            kind, bodies = _STREAM, [_stream(table.combine_chunks(), "lz4", self._piece)]
+        elif self._compressed and not plain and is_large:
+            kind, bodies = _STREAM, [_stream(table.combine_chunks(), _compression_of(table), self._piece)]
         else:
             if table.num_columns and table.column(0).num_chunks > 1 and table.nbytes < _MERGED_BELOW:
                 table = table.combine_chunks()
@@ -196,8 +200,10 @@ class _Writer:
             places.append([self._put(body), body.size])
         checksum = crc if self._checksums else None
         self._sections[name] = [kind, number, table.num_rows, checksum, places, None]
-        if shared_buffers:
+        if shared_buffers or narrow:
             self._sections[name].append(shared_buffers)
+        if narrow:
+            self._sections[name].append(narrow)
 
     def finish(self, header: Mapping[str, Any]) -> list[Any]:
         schemas = [[self._put(schema), len(schema), zlib.crc32(schema)] for schema in self._schemas]
@@ -280,14 +286,17 @@ class Container:
         kind, _, rows, _, places, *_ = self._entry(name)
         if kind == _SLICE:
             ((group, start),) = places
-            return self._group(group).slice(start, rows)
+            return self._columns(self._index.groups[group]).restored(self._group(group).slice(start, rows))
         return self._read(name, self._entry(name))
 
     def _group(self, number: int) -> pa.Table:
-        """The rows of a group."""
+        """The rows of a group as they are written."""
         if number not in self._groups:
-            self._groups[number] = self._read(f"group {number}", self._index.groups[number])
+            self._groups[number] = self._written(f"group {number}", self._index.groups[number])
         return self._groups[number]
+
+    def _columns(self, entry: Entry) -> WrittenColumns:
+        return WrittenColumns(self._schema_of(entry[1]), *entry[6:])
 
     def groups(self) -> Iterator[tuple[pa.Table, list[tuple[str, int, int]]]]:
         """All rows as they are stored: tables, each with its sections by name, first row in it, and rows."""
@@ -299,20 +308,24 @@ class Container:
             else:
                 yield self._read(name, entry), [(name, 0, rows)]
         for number, sections in together.items():
-            yield self._group(number), sections
+            yield self._columns(self._index.groups[number]).restored(self._group(number)), sections
 
     def _read(self, name: str, entry: Entry) -> pa.Table:
-        kind, number, rows, _, places, _, *more = entry
-        schema, shared_buffers = self._schema_of(number), more[0] if more else ()
+        try:
+            return self._columns(entry).restored(self._written(name, entry))
+        except _DAMAGED as error:
+            raise self._corrupt(f"section '{name}' cannot be read: {error}") from error
+
+    def _written(self, name: str, entry: Entry) -> pa.Table:
+        """A section's rows with the columns that are written."""
+        kind, _, rows, _, places, *_ = entry
+        schema = self._columns(entry).written
         try:
             if kind == _STREAM:
                 with pa.ipc.open_stream(self._piece(*places[0]), options=_ALONE) as stream:
                     batches = list(stream)
             else:
-                stored = schema_without(schema, shared_buffers) if shared_buffers else schema
-                batches = [pa.ipc.read_record_batch(self._piece(*location), stored) for location in places]
-            if shared_buffers:
-                batches = [with_shared_buffers(batch, schema, shared_buffers) for batch in batches]
+                batches = [pa.ipc.read_record_batch(self._piece(*location), schema) for location in places]
             table = pa.Table.from_batches(batches, schema)
         except _DAMAGED as error:
             raise self._corrupt(f"section '{name}' cannot be read: {error}") from error
@@ -327,12 +340,11 @@ class Container:
 
         It references this section alone, not the index of all others, so that thousands of files may wait to be read.
         """
-        kind, number, _, _, places, _, *more = self._entry(name)
-        schema = self._schema_of(number)
-        if kind != _STREAM or any(_is_dictionary(field.type) for field in schema):
+        kind, number, _, _, places, *_ = entry = self._entry(name)
+        if kind != _STREAM or any(_is_dictionary(field.type) for field in self._schema_of(number)):
             whole = self.table(name).to_batches()
             return partial(iter, whole)
-        return partial(_pieces, self._piece(*places[0]), name, self._name, schema, more[0] if more else ())
+        return partial(_pieces, self._piece(*places[0]), name, self._name, self._columns(entry))
 
     def tables(self) -> dict[str, pa.Table]:
         """All sections."""
@@ -373,12 +385,12 @@ class Container:
 
 
 def _pieces(
-    body: pa.Buffer, section: str, container: str, schema: pa.Schema, shared_buffers: SharedBuffers
+    body: pa.Buffer, section: str, container: str, columns: WrittenColumns
 ) -> Iterator[pa.RecordBatch]:
     try:
         with pa.ipc.open_stream(body, options=_ALONE, memory_pool=PASSING) as stream:
             for batch in stream:
-                yield with_shared_buffers(batch, schema, shared_buffers) if shared_buffers else batch
+                yield columns.of_batch(batch)
     except _DAMAGED as error:
         raise CorruptStore(
             f"the container '{container}' is damaged: section '{section}' cannot be read: {error}"
@@ -434,3 +446,9 @@ def _stream(table: pa.Table, compression: str | None = None, piece: int | None =
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table, piece)
     return sink.getvalue()
+
+
+def _compression_of(table: pa.Table) -> str | None:
+    """LZ4 for rows of which it leaves few bytes, by a sample of them."""
+    sample = table.slice(0, _SAMPLE)
+    return "lz4" if _stream(sample, "lz4").size < _WORTH * _stream(sample).size else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.query_index.boxes.box_ranges import BoxRanges
 from headrace.operators.query_index.predicates.normal_form import Box, Normal
 from headrace.operators.query_index.predicates.order_keys import has_whole_keys
 from headrace.operators.query_index.predicates.value_domains import Domain
@@ -52,7 +54,7 @@ class AttributeIndex:
         return len(self.cuts) + 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Part:
     """Queries compiled together; immutable.
 
@@ -72,6 +74,24 @@ class Part:
     def boxes(self) -> int:
         """Number of boxes."""
         return int(self.starts[-1])
+
+    @cached_property
+    def ranges(self) -> tuple[BoxRanges, ...]:
+        """By attribute the ranks that each box accepts."""
+        return tuple(BoxRanges.of(attribute, self.boxes) for attribute in self.attributes)
+
+    @cached_property
+    def named(self) -> tuple[Ints, ...]:
+        """By attribute the index of each box among those that name it; -1 of one that does not."""
+        indices = tuple(np.full(self.boxes, -1, np.int64) for _ in self.attributes)
+        for attribute, index_of in zip(self.attributes, indices, strict=True):
+            index_of[attribute.boxes] = np.arange(len(attribute.boxes))
+        return indices
+
+    @cached_property
+    def owners(self) -> Ints:
+        """The query of each box."""
+        return np.repeat(np.arange(self.queries), np.diff(self.starts))
 
 
 def compiled(queries: Sequence[tuple[int, Normal]]) -> Part:

@@ -114,7 +114,7 @@ def _fill(words: Words, slots: Ints, batch: Prepared, number: int, kernel: Kerne
             words.view(np.uint8)[target[live], done // 8 : done // 8 + packed.shape[1]] = packed
             done += len(bits)
     else:
-        for rows, queries in pairs_of(part, at, probe(part, at, batch.rows)):
+        for rows, queries in pairs_of(part, probe(part, at, batch.rows)):
             is_live = live[queries]
             row = rows[is_live]
             bit = np.left_shift(np.uint64(1), (row & 63).astype(np.uint64))

@@ -8,14 +8,16 @@ queries; for unselective ones bitmaps are cheaper. There are no tables, whatever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.box_index import AttributeIndex, Part
+from headrace.operators.query_index.boxes.box_ranges import rank_type
 
 _PAIRS: Final = 1 << 20
 
@@ -27,7 +29,10 @@ class Probe:
     `probed[b]` is -1 for a box that names no attribute, or none with a domain of one range: it visits all rows.
     """
 
-    orders: tuple[Ints, ...]
+    ranks: tuple[Ints, ...]
+    """By attribute the rank of each row."""
+    orders: Mapping[int, Ints]
+    """The rows in the order of their ranks, by each attribute that is probed."""
     probed: Ints
     low: Ints
     high: Ints
@@ -41,88 +46,74 @@ class Probe:
 
 
 def probe(part: Part, at: Sequence[Ints], rows: int) -> Probe:
-    """Choose the narrowest range of every box."""
+    """Choose the narrowest range of every box; `at[i]` are the rows' ranks among the cuts of attribute i."""
     probed, low, high = (np.full(part.boxes, fill, np.int64) for fill in (-1, 0, rows))
-    orders, shares = list[Ints](), list[float]()
+    narrow, shares = list[Ints](), list[float]()
     for number, (attribute, here) in enumerate(zip(part.attributes, at, strict=True)):
-        order = np.argsort(here.astype(np.uint16) if attribute.null < 1 << 16 else here, kind="stable")
-        orders.append(order)
-        counts = np.bincount(here, minlength=attribute.null + 1)
-        below = np.r_[0, np.cumsum(counts)]
-        start, stop, ranged = _ranges(attribute, below, rows)
-        boxes = attribute.boxes
-        shares.append(float(np.where(ranged, stop - start, rows).mean()) if len(boxes) else rows)
-        better = ranged & (stop - start < high[boxes] - low[boxes])
-        chosen = boxes[better]
-        probed[chosen], low[chosen], high[chosen] = number, start[better], stop[better]
+        ranges = part.ranges[number]
+        narrow.append(here.astype(rank_type(attribute), copy=False))
+        below = np.append(0, np.cumsum(np.bincount(here, minlength=attribute.null + 1)))
+        start, stop = below[ranges.low], below[ranges.high]
+        widths = np.where(ranges.is_range, stop - start, rows)
+        shares.append(float(widths[attribute.boxes].mean()) if len(attribute.boxes) else rows)
+        better = widths < high - low
+        probed[better], low[better], high[better] = number, start[better], stop[better]
+    orders = {
+        number: np.argsort(narrow[number], kind="stable")
+        for number in np.flatnonzero(np.bincount(probed + 1)[1:]).tolist()
+    }
     by_share = sorted(range(len(shares)), key=shares.__getitem__)
-    return Probe(tuple(orders), probed, low, high, tuple(by_share))
+    return Probe(tuple(narrow), orders, probed, low, high, tuple(by_share))
 
 
-def _ranges(attribute: AttributeIndex, below: Ints, rows: int) -> tuple[Ints, Ints, np.ndarray]:
-    """Rows [start, stop) in the attribute's order that a box selects, if they are one range of values."""
-    first, second = attribute.first, attribute.second
-    nulls = below[attribute.null]
-    start = np.where(first == attribute.blank, 0, below[np.minimum(first, attribute.blank)])
-    stop = np.where(second == attribute.blank, nulls, below[np.minimum(second, attribute.blank)])
-    ranged = (first < attribute.blank) & (second != attribute.null)
-    only_nulls = (first == attribute.null) & (second == attribute.blank)
-    start, stop = np.where(only_nulls, nulls, start), np.where(only_nulls, rows, stop)
-    none = first == attribute.blank
-    start, stop = np.where(none, 0, start), np.where(none, 0, stop)
-    ranged |= only_nulls | none
-    for boxes, _ in attribute.more:
-        ranged[boxes] = False
-    return start, stop, ranged
-
-
-def pairs_of(part: Part, at: Sequence[Ints], probes: Probe) -> Iterator[tuple[Ints, Ints]]:
+def pairs_of(part: Part, probes: Probe) -> Iterator[tuple[Ints, Ints]]:
     """Matching pairs (row, query of the part), each once, some at a time."""
-    names = _named(part)
-    owner = np.repeat(np.arange(part.queries), np.diff(part.starts))
     visited = np.cumsum(probes.high - probes.low)[part.starts[1:] - 1]
-    edges = part.starts[np.r_[0, np.flatnonzero(np.diff(visited // _PAIRS)) + 1]]
-    for low, high in zip(edges, np.r_[edges[1:], part.boxes], strict=True):
+    edges = part.starts[np.append(0, np.flatnonzero(np.diff(visited // _PAIRS)) + 1)]
+    for low, high in zip(edges.tolist(), [*edges[1:].tolist(), part.boxes], strict=True):
         if low < high:
-            rows, boxes = _verified(part, at, probes, names, slice(int(low), int(high)))
-            yield _distinct(part, rows, owner[boxes])
+            rows, boxes = _verified(part, probes, slice(low, high))
+            owners = boxes if part.boxes == part.queries else part.owners[boxes]
+            yield _distinct(part, rows, owners)
 
 
-def _named(part: Part) -> list[Ints]:
-    """For each attribute, the index of a box among those that name it; -1 if it does not."""
-    names = []
-    for attribute in part.attributes:
-        index_of = np.full(part.boxes, -1, np.int64)
-        index_of[attribute.boxes] = np.arange(len(attribute.boxes))
-        names.append(index_of)
-    return names
-
-
-def _verified(
-    part: Part, at: Sequence[Ints], probes: Probe, names: Sequence[Ints], boxes: slice
-) -> tuple[Ints, Ints]:
-    rows_parts, boxes_parts = [], []
-    numbers = np.arange(boxes.start, boxes.stop)
+def _verified(part: Part, probes: Probe, boxes: slice) -> tuple[Ints, Ints]:
+    """Pairs of a row and a box that accepts it."""
+    found = list[tuple[Ints, Ints]]()
     for number in range(-1, len(part.attributes)):
-        chosen = numbers[probes.probed[boxes] == number]
+        chosen = np.flatnonzero(probes.probed[boxes] == number) + boxes.start
         low, widths = probes.low[chosen], probes.high[chosen] - probes.low[chosen]
         total = int(widths.sum())
         if not total:
             continue
-        offsets = np.repeat(low - np.r_[0, np.cumsum(widths)[:-1]], widths)
-        rows = np.arange(total) + offsets
-        rows_parts.append(rows if number < 0 else probes.orders[number].take(rows))
-        boxes_parts.append(np.repeat(chosen, widths))
-    if not rows_parts:
+        rows = np.arange(total) + np.repeat(low - (np.cumsum(widths) - widths), widths)
+        if number >= 0:
+            rows = probes.orders[number].take(rows)
+        found.append(_tested(part, probes, number, rows, np.repeat(chosen, widths)))
+    if len(found) == 1:
+        return found[0]
+    if not found:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    rows, pairs = np.concatenate(rows_parts), np.concatenate(boxes_parts)
+    rows_parts, boxes_parts = zip(*found, strict=True)
+    return np.concatenate(rows_parts), np.concatenate(boxes_parts)
+
+
+def _tested(part: Part, probes: Probe, probed: int, rows: Ints, boxes: Ints) -> tuple[Ints, Ints]:
+    """The candidates that pass all attributes; by the probed one they were found, which decides it."""
     for number in probes.by_share:
-        keep = _accepted(part.attributes[number], names[number][pairs], at[number][rows])
-        rows, pairs = rows[keep], pairs[keep]
-    return rows, pairs
+        if number == probed:
+            continue
+        ranks, ranges = probes.ranks[number].take(rows), part.ranges[number]
+        if ranges.are_all:
+            keep = ranges.accept(boxes, ranks)
+        else:
+            keep = _accepted(part.attributes[number], part.named[number].take(boxes), ranks)
+        if not keep.all():
+            rows, boxes = rows[keep], boxes[keep]
+    return rows, boxes
 
 
-def _accepted(attribute: AttributeIndex, named: Ints, at: Ints) -> np.ndarray:
+def _accepted(attribute: AttributeIndex, named: Ints, at: Ints) -> npt.NDArray[np.bool_]:
     """Which pairs pass one attribute; `named` is the index of the box there, -1 if any value passes."""
     present = at < attribute.blank
     held = np.zeros(len(at), bool)

@@ -71,7 +71,7 @@ def _of_part(compiled: Compiled, at: Sequence[Ints], rows: int) -> Iterator[Pair
         return
     probes = probe(part, at, rows)
     if probes.candidates < DENSE * rows * part.boxes:
-        yield from pairs_of(part, at, probes)
+        yield from pairs_of(part, probes)
         return
     for low, high, here, mask in blocks(list(at), rows):
         for tile in tiles_of(compiled.plan, here, mask):

@@ -21,6 +21,7 @@ from headrace.runtime.results.time_merge import PIECE
 from headrace.store.files.container import parts, streamed
 from headrace.store.files.filesystem import Store
 from headrace.store.maintenance.retention_classes import RETAIN_ALL
+from headrace.time import Instant
 
 _ROWS_AT_ONCE: Final = 1 << 16
 """Rows of several queries that are encoded together."""
@@ -50,8 +51,13 @@ class ResultRuns:
             self.runs[retention] = ResultRun(name, next(self.numbers))
         return self.runs[retention]
 
-    def write(self, store: Store, results: Mapping[str, pa.Table]) -> tuple[ResultsFile, ...]:
-        """Write the results by query; a small run stays in memory, and goes to the driver with its receipt: it is read at once."""
+    def write(
+        self, store: Store, results: Mapping[str, pa.Table], instants: Mapping[str, tuple[Instant, Instant]]
+    ) -> tuple[ResultsFile, ...]:
+        """Write the results by query; a small run stays in memory, and goes to the driver with its receipt: it is read at once.
+
+        `instants` are the first and the last one of results, where they are known.
+        """
         by_retention: dict[str, dict[str, pa.Table]] = {}
         for query, table in results.items():
             by_retention.setdefault(self._retention(query), {})[query] = table
@@ -64,7 +70,7 @@ class ResultRuns:
                 store.write_once(name, [content], durable=False)
             else:
                 store.write_once(name, streamed(_portions(tables), piece=PIECE), durable=False)
-            facts = {query: _facts(table) for query, table in tables.items()}
+            facts = {query: _facts(table, instants.get(query)) for query, table in tables.items()}
             files.append(ResultsFile(name, retention, facts, number, content))
         return tuple(files)
 
@@ -86,6 +92,8 @@ def _portions(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
         yield portion
 
 
-def _facts(table: pa.Table) -> Facts:
+def _facts(table: pa.Table, instants: tuple[Instant, Instant] | None) -> Facts:
+    if instants is not None:
+        return table.num_rows, *instants
     at = ints(table, AT)
     return table.num_rows, int(at.min()), int(at.max())

@@ -105,6 +105,8 @@ class StateTask:
         self._state: dict[str, pa.Table] = {}
         self.results: dict[str, pa.Table] = {}
         self._unordered: dict[str, None] = {}
+        self._instants: dict[str, tuple[Instant, Instant]] = {}
+        """The first and the last instant of results that came in order."""
         self.rejected: dict[str, list[Rejected]] = {}
         self.failures: dict[str, QueryFailure] = {}
         """Operators that failed, in scan tasks or here."""
@@ -268,6 +270,10 @@ class StateTask:
         results = 0 if step.results is None else step.results.num_rows
         if results:
             former = self.results.get(operator)
+            if former is None and step.instants is not None:
+                self._instants[operator] = step.instants
+            else:
+                self._instants.pop(operator, None)
             self.results[operator] = (
                 step.results if former is None else pa.concat_tables([former, step.results])
             )
@@ -293,7 +299,7 @@ class StateTask:
         """Sort new results by instant, as they are written, but for pairs, which have no order."""
         for query in self._unordered:
             self.result_runs.run_of(query)
-            if self.plan.operators[query].makes_pairs:
+            if query in self._instants or self.plan.operators[query].makes_pairs:
                 continue
             try:
                 self.results[query] = by_instant(self.results[query])
@@ -408,7 +414,7 @@ class StateTask:
             task=message.task,
             run=run,
             replaced=self._replaced,
-            results=self.result_runs.write(self._store, self.results),
+            results=self.result_runs.write(self._store, self.results, self._instants),
             rejects=rejects,
             scans=tuple(self._scans) if message.task == 0 else (),
             operators=self._seen,
