@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.algebra.expressions.expression import Column, Expression
 from headrace.operators.query_index.boxes import by_column, by_row
+from headrace.operators.query_index.boxes.box_ranges import BoxRanges
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.query_index.matching import selections as selecting
 from headrace.operators.query_index.matching.match import Kernel, Matches, match
@@ -278,3 +279,24 @@ def test_conditions_on_two_integers_are_indexed_by_their_difference_and_on_doubl
     assert normal(bound("b > i + 6")).attributes == forms[0].attributes, "nearby constants share their guard"
     for text in ("d > f + 5", "b <=> i", "m < i", "s < s"):
         assert normal(bound(text)).residual is not None, text
+
+
+def test_candidates_are_tested_on_the_attributes_by_which_they_were_not_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of each query a tenth of the rows by one attribute, and all by the other."""
+    index = QueryIndex().changed(
+        {f"q{n}": bound(f"b BETWEEN {10 * n} AND {10 * n + 9} AND i < {1000 + n}") for n in range(10)}
+    )
+    tested = list[int]()
+    accept = BoxRanges.accept
+
+    def counting(self: BoxRanges, boxes: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        tested.append(len(boxes))
+        return accept(self, boxes, ranks)
+
+    monkeypatch.setattr(BoxRanges, "accept", counting)
+    monkeypatch.setattr(selecting, "DENSE", 2.0)
+    pairs = [*selecting.selections(index, whole([*range(100)]), 100).pairs()]
+    assert sum(len(rows) for rows, _ in pairs) == 100
+    assert tested == [100]

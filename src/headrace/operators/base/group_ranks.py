@@ -42,7 +42,7 @@ class StableOrder:
 def stable_order(*columns: Ints) -> StableOrder:
     """The order of rows by the first column, then the next ones; equal rows stay as they are.
 
-    Where a row's values and its number have room in one integer, that is sorted, which takes a fifth of the time, and taken apart again.
+    Where a row's values and its number have room in one integer, that is sorted, which takes a fifth of the time; the values in order are bits of the sorted integers.
     """
     rows = len(columns[0])
     packed, used = np.zeros(rows, np.int64), rows.bit_length()

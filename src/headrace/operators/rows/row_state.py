@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Column, Expression, Named, columns_of
 from headrace.algebra.expressions.expression_text import show
 from headrace.operators.base.batch import Batch, insertion_failures
-from headrace.operators.base.group_codes import Ints, flat, ints, slots_of
+from headrace.operators.base.group_codes import Ints, flat, ints, picked_rows, slots_of
 from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Scanned
 from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
@@ -210,15 +210,11 @@ class Held:
 
     def where(self, keep: np.ndarray) -> Held:
         """Some of the rows."""
-        return (
-            self
-            if keep.all()
-            else Held(self.table.filter(pa.array(keep)), self.at[keep], self.position[keep], self.live[keep])
-        )
+        return self if keep.all() else self.take(np.flatnonzero(keep))
 
     def take(self, rows: Ints) -> Held:
         """Rows by index, in that order."""
-        return Held(self.table.take(pa.array(rows)), self.at[rows], self.position[rows], self.live[rows])
+        return Held(picked_rows(self.table, rows), self.at[rows], self.position[rows], self.live[rows])
 
     def column(self, name: str) -> pa.Array:
         """A stored column."""

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.base.group_codes import Ints, flat, hashes, ints
+from headrace.operators.base.group_codes import Ints, flat, hashes, ints, picked_rows
 from headrace.operators.rows.row_state import TIME
 from headrace.time import FOREVER, Duration
 
 HASH: Final = "__hash"
 END: Final = "__until"
-_MOST_PAIRS: Final = 1_000_000
+_MOST_PAIRS: Final = 1 << 17
 _SMALL: Final = 1 << 9
 """Rows of a small piece."""
 _LONG: Final = 16
@@ -83,7 +83,7 @@ def in_order(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of tables, in order of (hash, time)."""
     whole = pa.concat_tables(tables)
     order = _order(*(ints(whole, name) for name in (HASH, TIME)))
-    return whole.take(pa.array(order)).combine_chunks()
+    return picked_rows(whole, order)
 
 
 def _order(hash_: Ints, at: Ints) -> Ints:

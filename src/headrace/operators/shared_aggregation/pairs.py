@@ -110,7 +110,7 @@ def _by_size(pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
 
 def _probed(batch: Prepared, number: int) -> Iterator[tuple[Ints, Ints]]:
     part, at = batch.parts[number].part, batch.at[number]
-    yield from pairs_of(part, at, probe(part, at, batch.rows))
+    yield from pairs_of(part, probe(part, at, batch.rows))
 
 
 def _from_bitmaps(batch: Prepared, number: int) -> Iterator[tuple[Ints, Ints]]:

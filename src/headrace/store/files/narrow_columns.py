@@ -1,7 +1,7 @@
 """Columns of integers written with fewer bytes than their type has: as differences from the least value, in the narrowest type that
 holds the greatest; a column of equal values needs none.
 
-Numbers, instants and codes of a run mostly have a range of their own that is far narrower than 64 bits. To subtract and to add one number
+Numbers, instants and codes of a run mostly have a range of their own that needs few of their 64 bits. To subtract and to add one number
 costs the time of a copy, where a compressor searches for repetitions that random values do not have.
 Source: frame of reference (Goldstein, Ramakrishnan, Shaft 1998, "Compressing relations and indexes").
 """

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.base.group_codes import Ints, flat
+from headrace.operators.base.group_codes import Ints, flat, picked
 from headrace.operators.rows.sorted_rows import Sorted, bisected, portions, spread
 from headrace.time import BEGINNING, FOREVER, Duration
 
@@ -150,8 +150,7 @@ class Stem:
             taken(piece.table, names, rows[order[edges[number] : edges[number + 1]]] - start)
             for number, (piece, start) in enumerate(zip(self.pieces, self.starts.tolist(), strict=False))
         ]
-        back = pa.array(inverse)
-        return {name: pa.concat_arrays([part[name] for part in chosen]).take(back) for name in names}
+        return {name: picked(pa.concat_arrays([part[name] for part in chosen]), inverse) for name in names}
 
 
 def _overlapping(bounds: Bounds, hashes: Ints, piece: Sorted, longest: Duration | None) -> tuple[Ints, Ints]:
@@ -243,5 +242,4 @@ def _together(parts: Sequence[Combinations], sides: Sequence[int]) -> Combinatio
 
 def taken(table: pa.Table, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
     """Some rows of a table, column by column."""
-    picked = pa.array(rows)
-    return {name: flat(table.column(name)).take(picked) for name in names}
+    return {name: picked(flat(table.column(name)), rows) for name in names}
