@@ -78,6 +78,7 @@ def test_rows_of_pairs_are_those_that_each_query_makes(
         alone = scanned_by(operators, batches)
         patch.setattr(family_rows, "MOST_SEPARATE_FILTERS", 0)
         patch.setattr(query_rows, "PAIRS_AT_ONCE", 3 if small else 1 << 18)
+        patch.setattr(query_rows, "ROWS_AT_ONCE", 2 if small else 1 << 16)
         together = scanned_by(operators, batches)
         assert FamilyRows.of(tuple(operators), {}).together is not None
     assert rows_of_sections(together) == rows_of_sections(alone)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, TypeAlias
 from typing import Literal as Choice
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.algebra.windows.window import CHANGE
@@ -28,6 +29,7 @@ EmitMode = Choice["changes", "log", "istream", "dstream", "rstream"]
 """How a relation is emitted: its changes up to NOW, or (`log`) all of them, for readers that have another NOW."""
 _MOST_COPIES: Final = 1_000_000
 _SIGNS: Final = np.array([1, -1], np.int8)
+_Signs: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def outputs(rows: pa.Table) -> list[pa.Array]:
 
 
 def consolidated(
-    rows: pa.Table, instants: Ints, signs: Ints, emit_mode: EmitMode, changed: Ints | None = None
+    rows: pa.Table, instants: Ints, signs: _Signs, emit_mode: EmitMode, changed: Ints | None = None
 ) -> pa.Table:
     """The net change of each distinct row at each instant, repeated by its multiplicity, in the order of instants; of several queries one
     after the other. `changed` is the row of each change; without it each row has one.
@@ -172,7 +174,7 @@ def consolidated(
     )
 
 
-def _may_cancel(begins: np.ndarray, signs: Ints) -> Ints:
+def _may_cancel(begins: np.ndarray, signs: _Signs) -> Ints:
     """The changes of a query and an instant that has both insertions and retractions; `begins`: the first of each."""
     several = np.flatnonzero(~(begins & np.append(begins[1:], True)))
     run = np.cumsum(begins[several])
