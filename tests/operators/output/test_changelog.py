@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.algebra.expressions.expression import Column, Literal, Named
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.operator import AT, QUERY_NUMBER, WINDOW
-from headrace.operators.output.changelog import EmitMode, consolidated, unite
+from headrace.operators.output.changelog import EmitMode, Items, Span, consolidated, emit, unite
+from headrace.operators.output.output_stage import Finish
+from headrace.schema import BIGINT
 from headrace.time import FOREVER
+from tests.laws.strategies import call
 
 ENDS = st.one_of(st.integers(0, 12), st.just(FOREVER))
 INTERVALS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12), ENDS), max_size=12)
@@ -73,3 +77,14 @@ def test_equal_rows_at_one_instant_cancel_out_within_a_query(
     rows = [table.column(name).to_pylist() for name in names]
     emitted_signs = table.column(CHANGE).to_pylist() if emit_mode == "changes" else [1] * table.num_rows
     assert Counter(zip(*rows, emitted_signs, strict=True)) == wanted[emit_mode]
+
+
+def test_a_row_that_fails_above_its_window_takes_its_interval_with_it() -> None:
+    """The others keep theirs."""
+    plan = Finish((Named("q", call("div", Literal(6, BIGINT), Column("x", BIGINT), kind=BIGINT)),))
+    items = Items({"x": pa.array([0, 2, 3])}, np.array([1, 3, 4]), np.array([5, 7, 9]))
+    table, rejected = emit(plan, items, Span(0, 20), "changes")
+    assert table is not None
+    changes = [table.column(name).to_pylist() for name in ("q", AT, CHANGE)]
+    assert [*zip(*changes, strict=True)] == [(3, 3, 1), (2, 4, 1), (3, 7, -1), (2, 9, -1)]
+    assert [failed.at.tolist() for failed in rejected] == [[1]]

@@ -300,3 +300,19 @@ def test_candidates_are_tested_on_the_attributes_by_which_they_were_not_found(
     pairs = [*selecting.selections(index, whole([*range(100)]), 100).pairs()]
     assert sum(len(rows) for rows, _ in pairs) == 100
     assert tested == [100]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_null_and_a_range_are_not_one_range(kernel: Kernel | None) -> None:
+    """Also where other attributes find the rows."""
+    written = [
+        "b >= 5 OR b IS NULL",
+        "b IS NULL",
+        "b < 5",
+        "b IS NOT NULL",
+        "i = 5 AND (b >= 5 OR b IS NULL)",
+    ]
+    predicates: dict[str, Expression | None] = {f"q{n}": bound(text) for n, text in enumerate(written)}
+    index = QueryIndex().changed(predicates)
+    columns = whole([None, 3, 5, 7]) | {"i": pa.array([5, 5, 5, 6], pa.int32())}
+    same_as_brute(index, predicates, columns, match(index, columns, 4, kernel))

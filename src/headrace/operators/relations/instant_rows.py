@@ -181,7 +181,8 @@ def touched(held: Held, partition_columns: Sequence[str], emitted_to: Instant) -
 def _pieces(tables: Sequence[pa.Table]) -> list[pa.Table]:
     """The rows of tables in tables of one piece of memory, which are read without a copy; small ones are one."""
     small = [table for table in tables if table.num_rows <= _FEW]
-    pieces = [pa.concat_tables(small).combine_chunks()] if small else []
+    is_one = len(small) == 1 and small[0].column(0).num_chunks == 1
+    pieces = small if is_one else [pa.concat_tables(small).combine_chunks()] if small else []
     for table in tables:
         if table.num_rows > _FEW:
             is_cut = table.column(0).num_chunks * _FEW > table.num_rows + _FEW

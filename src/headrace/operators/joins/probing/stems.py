@@ -242,4 +242,7 @@ def _together(parts: Sequence[Combinations], sides: Sequence[int]) -> Combinatio
 
 def taken(table: pa.Table, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
     """Some rows of a table, column by column."""
-    return {name: picked(flat(table.column(name)), rows) for name in names}
+    if len(rows) > _FEW:
+        return {name: picked(flat(table.column(name)), rows) for name in names}
+    few = pa.array(rows)
+    return {name: flat(table.column(name)).take(few) for name in names}
