@@ -357,6 +357,29 @@ class DelayObservation:
         return DelayObservation(**plain, keys=keys)
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeCounts:
+    """What a join did: combinations of rows looked up in the state of a side, and the rows there compared with them."""
+
+    probes: int = 0
+    candidates: int = 0
+
+    def plus(self, probes: int, candidates: int) -> ProbeCounts:
+        """The sums of both."""
+        return ProbeCounts(self.probes + probes, self.candidates + candidates)
+
+
+NO_PROBES: Final = ProbeCounts()
+
+
+class HeavyKey(NamedTuple):
+    """A key of a join with much of a task's work in an epoch, by its hash: new rows by side, and how many rows they were compared with."""
+
+    key: int
+    rows: tuple[int, ...]
+    compared: int
+
+
 def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """The sums by place; of an empty tuple and another, that one."""
     if not (first and second):
@@ -364,7 +387,7 @@ def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(one + other for one, other in zip(first, second, strict=True))
 
 
-_NAMED = ("filters", "joins", "caches", "delays", "choices")
+_NAMED = ("filters", "joins", "caches", "delays", "loads", "choices")
 """Fields of an epoch that are left out where they are empty."""
 
 
@@ -399,6 +422,8 @@ class EpochObservation:
     """By the name of a join's side, of joins of three or more."""
     delays: Mapping[str, DelayObservation] = field(default_factory=dict)
     """By join of windows."""
+    loads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By join with keys that have much of a task's work: the rows and comparisons of each task."""
     choices: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Nanoseconds to keep profiles, and to optimize again, by the name of the conjunction or of the join's side."""
 
@@ -415,6 +440,7 @@ class EpochObservation:
             "joins": {name: seen.as_dict() for name, seen in self.joins.items()},
             "caches": {name: asdict(seen) for name, seen in self.caches.items()},
             "delays": {name: seen.as_dict() for name, seen in self.delays.items()},
+            "loads": {name: list(tasks) for name, tasks in self.loads.items()},
             "choices": {name: list(spent) for name, spent in self.choices.items()},
         }
         return {

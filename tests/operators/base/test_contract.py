@@ -200,6 +200,8 @@ ITS_OWN = {
         "heeds_key_promises",
         "most_rows",
         "longest_stored",
+        "divides_keys",
+        "slot_of_key",
     ),
 }
 """What an operator around another one does not take over: it stores more, so it takes part in nothing by itself."""

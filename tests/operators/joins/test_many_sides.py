@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.expression import Call, Column
+from headrace.observation import ProbeCounts
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import AT, Advance, ProbeCounts, Sections
+from headrace.operators.base.operator import AT, Advance, Sections
 from headrace.operators.base.union_positions import placed
 from headrace.operators.joins.join_side import JoinSpec, Side
 from headrace.operators.joins.probing import stems

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from headrace.observation import NO_PROBES, ProbeCounts
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.time import FOREVER, Duration, Instant
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.algebra.query import SortKey
     from headrace.algebra.windows.context import Context
     from headrace.operators.families.cohort import Cohort
+    from headrace.operators.joins.hot_keys.key_layouts import SplitKey
     from headrace.operators.joins.key_promises import KeyPromises
     from headrace.operators.joins.key_sample import KeySampleCounts
     from headrace.operators.on_demand.selection import Selection
@@ -57,7 +59,8 @@ class Advance:
     maximum event time seen. `final`: answer as if the stream ended here. `input_punctuations`: of a union, the punctuation
     of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`: where windows
     after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is emitted in parts.
-    Of a join, `key_promises`: by input, its punctuation of single keys; `key_shares`: of keys that it joins and stores; `partner_bounds`: found ones.
+    Of a join, `key_promises`: by input, its punctuation of single keys; `key_shares`: of keys that it joins and stores; `partner_bounds`: found ones;
+    `split_keys`: those whose rows are divided between tasks, or were lately.
     `damage`: of a query that repairs answers from samples, where they are; None: nowhere.
     """
 
@@ -71,6 +74,7 @@ class Advance:
     key_shares: tuple[float, float] = (1.0, 1.0)
     partner_bounds: tuple[PartnerBound, ...] = ()
     damage: Damage | None = None
+    split_keys: tuple[SplitKey, ...] = ()
 
     @property
     def emission_start(self) -> Instant:
@@ -104,21 +108,6 @@ class EmittedCounts:
 
 
 NOTHING_EMITTED: Final = EmittedCounts()
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeCounts:
-    """What a join did: combinations of rows looked up in the state of a side, and the rows there compared with them."""
-
-    probes: int = 0
-    candidates: int = 0
-
-    def plus(self, probes: int, candidates: int) -> ProbeCounts:
-        """The sums of both."""
-        return ProbeCounts(self.probes + probes, self.candidates + candidates)
-
-
-NO_PROBES: Final = ProbeCounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +286,15 @@ class BaseOperator(StateOwner):
     def joined_keys(self) -> tuple[tuple[str, ...], ...]:
         """By side, the columns of the union that are the key of a join of windows; empty where a key is no column."""
         return ()
+
+    @property
+    def divides_keys(self) -> bool:
+        """Whether the rows of one key of a join can be divided between tasks."""
+        return False
+
+    def slot_of_key(self, key_hash: int) -> int:
+        """The slot of the rows of one key of a join, by its hash, where they are not divided."""
+        return self.own_slot
 
     # Sharing
 

@@ -146,6 +146,11 @@ class ConstrainedJoin(WindowJoin):
             if new is not None and (needed := WindowJoin.needed(self, new, index, advance)).num_rows
         }
 
+    @property
+    def divides_keys(self) -> bool:
+        """No: what finishes a row is seen from other rows of its key."""
+        return False
+
     def _caching(self) -> Caching:
         """None: the memory of a cache has the rows that constraints let the state drop."""
         return Caching()

@@ -21,6 +21,8 @@ from headrace.operators.base.batch import Batch, Rejected, insertion_failures
 from headrace.operators.base.group_codes import SLOTS, Ints, flat, ints
 from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, BaseOperator, Scanned, Sections
 from headrace.operators.base.union_positions import input_number
+from headrace.operators.joins.hot_keys.key_layouts import SplitKey
+from headrace.operators.joins.hot_keys.routing import Routed, probes_of, routed, split_keys
 from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline, columns_read
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import in_order, key_hashes, usable
@@ -178,11 +180,11 @@ class JoinOperator(BaseOperator):
         """Stores the rows of all sides, with the hashes of their keys."""
         return JoinScanner(self)
 
-    def arrived(self, deltas: Sequence[Sections]) -> list[pa.Table | None]:
-        """The new rows of each side, in order; None if there are none."""
+    def arrived(self, deltas: Sequence[Sections], *, probes: bool = False) -> list[pa.Table | None]:
+        """The new rows of each side, in order; None if there are none. `probes`: those that are not stored."""
+        sections = map(probes_of, self.sections) if probes else self.sections
         by_side = (
-            [delta[side] for delta in deltas if side in delta and delta[side].num_rows]
-            for side in self.sections
+            [delta[side] for delta in deltas if side in delta and delta[side].num_rows] for side in sections
         )
         return [in_order(tables) if tables else None for tables in by_side]
 
@@ -271,11 +273,12 @@ def join_lines(operator: JoinOperator, *, changes: bool) -> Iterator[str]:
 
 @dataclass(slots=True)
 class JoinScanner:
-    """The scan half: the rows of all sides with key hash, time and end, routed by key."""
+    """The scan half: the rows of all sides with key hash, time and end, routed by key; those of hot keys by their layouts."""
 
     operator: JoinOperator
     pipelines: tuple[RowPipeline, ...] = field(init=False)
-    tables: tuple[list[pa.Table], ...] = field(init=False)
+    tables: tuple[Routed, ...] = field(init=False)
+    keys: tuple[SplitKey, ...] = field(init=False)
     side_of: Mapping[int, int] = field(init=False)
     """The side of each input."""
     first: Instant = FOREVER
@@ -287,7 +290,8 @@ class JoinScanner:
     def __post_init__(self) -> None:
         sides = self.operator.spec.sides
         self.pipelines = tuple(RowPipeline.of(side.filters, {}) for side in sides)
-        self.tables = tuple([] for _ in sides)
+        self.tables = tuple(Routed([], []) for _ in sides)
+        self.keys = split_keys(self.operator.spec.id)
         self.side_of = {number: index for index, side in enumerate(sides) for number in side.inputs}
 
     def add(self, batch: Batch) -> None:
@@ -308,7 +312,13 @@ class JoinScanner:
             batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
         if batch.rows:
             self.rows_kept += batch.rows
-            self.tables[index].append(self.operator.at_rest(batch, keys, side))
+            self._take(self.operator.at_rest(batch, keys, side), index, batch.position)
+
+    def _take(self, rows: pa.Table, side: int, positions: Ints) -> None:
+        """Take in state rows of a side."""
+        found = routed(rows, side, positions, self.keys) if self.keys else Routed([rows], [])
+        self.tables[side].stored.extend(found.stored)
+        self.tables[side].probes.extend(found.probes)
 
     def _noting_first(self, batch: Batch, side: Side) -> Batch:
         """The rows that can be joined. Among pairs some rows only mark when their streams began."""
@@ -323,8 +333,10 @@ class JoinScanner:
 
     def finish(self) -> Scanned:
         """The deltas: a section for each side."""
-        sections = zip(self.operator.sections, self.tables, strict=True)
-        deltas = {section: pa.concat_tables(tables) for section, tables in sections if tables}
+        sections = list(zip(self.operator.sections, self.tables, strict=True))
+        parts = [(section, of_side.stored) for section, of_side in sections]
+        parts += [(probes_of(section), of_side.probes) for section, of_side in sections]
+        deltas = {section: pa.concat_tables(tables) for section, tables in parts if tables}
         if self.operator.spec.emits_first and self.first != FOREVER:
             deltas[FIRST] = beginning(self.first, self.operator.spec.slot)
         failures = [failure for pipeline in self.pipelines for failure in pipeline.rejected]

@@ -10,6 +10,7 @@ New rows of a side probe the SteMs of the others (`two_phases`), in an order of 
 rows of this epoch, those of the sides after it without. So each combination is found from exactly one of its rows, the
 one of the last side that has a new row in it, and the order in which SteMs are probed changes the cost, never the answer.
 The order follows what rows have no partner in, from epoch to epoch (`probe_profiles`; decision 49).
+Rows of hot keys are in parts, each a key of its own (`hot_keys`; decision 80); those sent to former parts only probe what is stored there.
 A row is stored while any *other* stream may still bring a row to join it with; a row already below the punctuation of all
 others is never stored.
 Sources: Viglas, Naughton, Burger 2003 (MJoin); Babu 2005, chapter 5; Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2), of which two sides are
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -28,12 +30,15 @@ import pyarrow as pa
 
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.algebra.expressions.expression import Column, columns_of
+from headrace.observation import ProbeCounts
 from headrace.operators.base.batch import Batch, Rejected
-from headrace.operators.base.group_codes import Ints, flat, ints
-from headrace.operators.base.operator import SLOT, Advance, ProbeCounts, Sections, Step
+from headrace.operators.base.group_codes import SLOTS, Ints, flat, ints
+from headrace.operators.base.operator import SLOT, Advance, Sections, Step
 from headrace.operators.joins.caches.cached_join import CachedJoin
 from headrace.operators.joins.caches.caching import Caching
 from headrace.operators.joins.caches.caching import in_force as in_force_caching
+from headrace.operators.joins.hot_keys.key_work import FEWEST, KeyWork
+from headrace.operators.joins.hot_keys.routing import share_a_hash
 from headrace.operators.joins.join_side import (
     JoinOperator,
     JoinSpec,
@@ -134,6 +139,13 @@ class WindowJoin(JoinOperator):
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
         counts, profiles, met_keys = ProbeCounts(), in_force(), list[Ints]()
+        key_work = _measured(advance) if self.divides_keys and profiles.measures else None
+        probes = self.arrived(deltas, probes=True) if advance.split_keys else []
+        apart = self._shares_hashes((*new_rows, *probes), stems, advance)
+        for index, rows in enumerate(probes):
+            made, seen = self._met(rows, index, stems, apart=apart)
+            tables, rejected = [*tables, *(each for each, _ in made)], [*rejected, *_failures(made)]
+            counts = counts.plus(seen.probes, seen.candidates)
         cached = CachedJoin(self.spec, stems, self._hold_together, self._partners, self._caching())
         for index, arrived in enumerate(new_rows):
             if arrived is None:
@@ -142,9 +154,11 @@ class WindowJoin(JoinOperator):
             rows, emitted = None if searching is None else Sorted.of(searching, lookback), 0
             if rows is not None:
                 probing = self._probing(index, stems)
+                probing.see = None if key_work is None else partial(key_work.see, index)
                 probed = {**stems, index: Stem((rows,), None)}
                 for combinations in cached.combinations(probing, rows, index):
-                    table, failed, met = self.emitted(combinations, probed)
+                    found = _of_one_slot(combinations, probed) if apart else combinations
+                    table, failed, met = self.emitted(found, probed)
                     met_keys += [rows.hash[met.rows[index]]] if joined < 1 else []
                     emitted += table.num_rows
                     tables += [table] if table.num_rows else []
@@ -153,13 +167,15 @@ class WindowJoin(JoinOperator):
                     profiles.add(name_of_side(self.id, index), probing.observation())
                 counts = counts.plus(sum(probing.probed) + probing.profiled, probing.compared)
             new = rows if rows is not None and searching is arrived else Sorted.of(arrived, lookback)
-            rejected += self.compare_keys(new, index, stems[index])
+            rejected += [] if advance.split_keys else self.compare_keys(new, index, stems[index])
             cached.add(new, index, emitted)
         cached.leave(advance)
         if (monitor := self._monitor()) is not None:
             punctuations = tuple(side.bound(advance) for side in self.spec.sides)
             rows_of = [0 if rows is None else rows.num_rows for rows in new_rows]
             monitor.advanced(rows_of, stored_rows, punctuations, self.bounds_in_force)
+        if key_work is not None and (heavy := key_work.heavy()):
+            profiles.heavy[self.id] = heavy
         state = self.new_state(new_rows, advance)
         tables += self.began(runs, deltas, state)
         results = pa.concat_tables(tables) if tables else None
@@ -177,6 +193,39 @@ class WindowJoin(JoinOperator):
         """The stored rows of a side among which partners of new rows are searched."""
         section = self.sections[index]
         return pieces([run[section] for run in runs if section in run], self.spec.sides[index].lookback)
+
+    @property
+    def divides_keys(self) -> bool:
+        """Whether it joins two streams, and stores rows for a known time by the hash of their key alone. All rows without a key are one."""
+        by_hash = self.most_rows is None and not self.heeds_key_promises and not self.spec.grows
+        return by_hash and len(self.spec.sides) == 2 and self.longest_stored is not None
+
+    def slot_of_key(self, key_hash: int) -> int:
+        """That of its hash; of rows without a key the join's own."""
+        return key_hash % SLOTS if self.spec.sides[0].keys else self.spec.slot
+
+    def _met(
+        self, rows: pa.Table | None, index: int, stems: Mapping[int, Stem], *, apart: bool
+    ) -> tuple[list[tuple[pa.Table, Rejected | None]], ProbeCounts]:
+        """The combinations of rows of a side with those stored of the other, and what their search took: the rows are not stored."""
+        if rows is None:
+            return [], ProbeCounts()
+        new, made = Sorted.of(rows, self.spec.sides[index].lookback), list[tuple[pa.Table, Rejected | None]]()
+        probing, probed = self._probing(index, stems), {**stems, index: Stem((new,), None)}
+        for combinations in probing.combinations(new, index):
+            found = _of_one_slot(combinations, probed) if apart else combinations
+            made.append(self.emitted(found, probed)[:2])
+        return made, ProbeCounts(sum(probing.probed), probing.compared)
+
+    def _shares_hashes(
+        self, new_rows: Sequence[pa.Table | None], stems: Mapping[int, Stem], advance: Advance
+    ) -> bool:
+        """Whether rows of different keys have one hash, as that of a part of a divided key, and no condition compares their keys."""
+        if not (advance.split_keys and self.spec.hashes_exactly):
+            return False
+        new = (Sorted.of(rows, None) for rows in new_rows if rows is not None)
+        stored = (piece for stem in stems.values() for piece in stem.pieces)
+        return share_a_hash((*new, *stored), advance.split_keys)
 
     def _grown(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Store the new rows: their combinations are emitted by the tree in force."""
@@ -326,6 +375,21 @@ class WindowJoin(JoinOperator):
             head[END] = side.until(batch)
         stored = {name: flat(batch.columns[name]) for name in side.stored.names}
         return pa.table({**{name: pa.array(values) for name, values in head.items()}, **stored})
+
+
+def _measured(advance: Advance) -> KeyWork:
+    """The work of the keys of two sides: of any number of rows, once some are divided."""
+    return KeyWork(2, 1 if advance.split_keys else FEWEST)
+
+
+def _of_one_slot(combinations: Combinations, stems: Mapping[int, Stem]) -> Combinations:
+    """The combinations of rows of one slot: of equal hashes, those of one key."""
+    left, right = (stems[side].columns((SLOT,), rows)[SLOT] for side, rows in combinations.rows.items())
+    return combinations.where(left.to_numpy() == right.to_numpy())
+
+
+def _failures(made: Sequence[tuple[pa.Table, Rejected | None]]) -> Iterator[Rejected]:
+    return (failed for _, failed in made if failed is not None)
 
 
 def _of_sampled_keys(rows: pa.Table | None, share: float) -> pa.Table | None:

@@ -16,6 +16,7 @@ from headrace.runtime.plan.adaptive.filter_orders import observed_filters
 from headrace.runtime.plan.adaptive.join_caches import observed_caches
 from headrace.runtime.plan.adaptive.join_orders import observed_probes
 from headrace.runtime.plan.adaptive.partner_bounds import observed_delays
+from headrace.runtime.plan.adaptive.split_keys import task_loads
 from headrace.store.logs.committed import CommittedStream
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
@@ -62,6 +63,7 @@ def observe(
         joins=observed_probes(receipts),
         caches=observed_caches(receipts),
         delays=observed_delays(receipts),
+        loads=task_loads(receipts, after),
     )
 
 

@@ -32,6 +32,7 @@ from headrace.runtime.plan.adaptive.join_trees import JoinTrees
 from headrace.runtime.plan.adaptive.memory_budget import MemoryBudget
 from headrace.runtime.plan.adaptive.partner_bounds import PartnerBounds, observed_delays
 from headrace.runtime.plan.adaptive.spilled_rows import with_spill_counts
+from headrace.runtime.plan.adaptive.split_keys import SplitKeys
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
 from headrace.runtime.progress.participants import Pauses, participants
@@ -120,6 +121,7 @@ class Rounds:
     _join_caches: JoinCaches = field(default_factory=JoinCaches)
     _join_trees: JoinTrees = field(default_factory=JoinTrees)
     _partner_bounds: PartnerBounds = field(default_factory=PartnerBounds)
+    _split_keys: SplitKeys = field(init=False)
     _accepted: str = ""
     """The last execution that was published."""
     _executions: int = 0
@@ -128,6 +130,7 @@ class Rounds:
 
     def __post_init__(self) -> None:
         self.memory = MemoryBudget(self.home.store)
+        self._split_keys = SplitKeys(self.tasks)
 
     def entries(self, published: Manifest) -> list[dict[str, Any]]:
         """Entries of the query log that follow from the last epochs: of queries that failed too often, for the memory budget, and of trees
@@ -194,6 +197,7 @@ class Rounds:
         after = self._join_caches.decided(after, observed_caches(receipts), self.plan)
         delays = observed_delays(receipts)
         after = with_spill_counts(after, delays, self.plan)
+        after = self._split_keys.decided(after, receipts, self.plan)
         return self._partner_bounds.decided(after, delays, self.plan)
 
     @property

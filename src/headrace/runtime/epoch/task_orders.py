@@ -17,6 +17,7 @@ from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.runtime.plan.adaptive.key_samples import key_shares
 from headrace.runtime.plan.adaptive.overload_control import chosen_shares, doubled_errors
 from headrace.runtime.plan.adaptive.partner_bounds import partner_bounds
+from headrace.runtime.plan.adaptive.split_keys import split_keys
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.runtime.progress.plan_index import index_of
@@ -79,6 +80,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             filter_orders(manifest),
             {} if work.is_replay else chosen_shares(orders.began),
             doubled_errors(orders.began),
+            split_keys(manifest),
         )
         for task, splits in enumerate(together(balanced(work.splits, cores, work.tasks(cores)), deduplicated))
     ]
@@ -109,7 +111,7 @@ def state_messages(
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
     chosen, caches, bounds = join_orders(manifest), join_caches(manifest), partner_bounds(manifest)
-    damage = damages(manifest, plan, work)
+    damage, keys = damages(manifest, plan, work), split_keys(manifest)
     return [
         StateMessage(
             orders.root,
@@ -141,6 +143,7 @@ def state_messages(
             partner_bounds=bounds,
             damage=damage,
             doubled_errors=doubled_errors(orders.began),
+            split_keys=keys,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

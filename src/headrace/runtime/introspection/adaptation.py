@@ -22,6 +22,7 @@ from headrace.operators.joins.probing.probe_profiles import name_of_side
 from headrace.operators.rows.filter_terms import Terms
 from headrace.operators.rows.row_pipeline import RowStep, conjunctions_of
 from headrace.planner.explain.adaptive.filter_orders import order_lines
+from headrace.planner.explain.adaptive.hot_keys import hot_key_lines
 from headrace.planner.explain.adaptive.join_caches import cache_lines
 from headrace.planner.explain.adaptive.join_orders import probe_order_lines
 from headrace.planner.explain.adaptive.join_trees import TreePeriod, tree_lines
@@ -38,6 +39,7 @@ from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.runtime.plan.adaptive.join_trees import graph_of, joins_of
 from headrace.runtime.plan.adaptive.partner_bounds import JoinBounds, JoinEstimates, join_bounds
 from headrace.runtime.plan.adaptive.spilled_rows import made_from_spill
+from headrace.runtime.plan.adaptive.split_keys import split_keys
 from headrace.store.logs.manifest import Manifest
 from headrace.time import render_duration
 
@@ -80,11 +82,12 @@ def explain_adaptive(home: Home, name: str, form: Form = "text") -> str:
         *_tree_lines(standing, graph_of(home.catalog, standing), operators, log),
         *_join_lines(operators, plan, manifest, log),
         *_constraint_lines(operators, plan, manifest, log),
+        *_hot_key_lines(operators, plan, manifest, log),
     ]
     return "\n".join(lines) or (
         f"nothing in {name} adapts: an order matters to two or more conditions of WHERE, one of them costly "
         "(a Python function, a regular expression, IN over a relation), and to joins of three or more streams by one key; constraints "
-        "are found by joins of windows, once 1000 pairs have been joined"
+        "are found by joins of windows, once 1000 pairs have been joined; hot keys of joins of two streams are divided between tasks"
     )
 
 
@@ -289,6 +292,27 @@ def _join_lines(
         yield from probe_order_lines(join.id, join.joined_sides, histories, chosen)
         looked_up = {side: caches.get(name, []) for side, name in names.items()}
         yield from cache_lines(join.joined_sides, looked_up, join_caches(manifest).get(join.id, {}))
+
+
+def _hot_key_lines(
+    operators: Sequence[Operator], plan: EpochPlan, manifest: Manifest, log: Log
+) -> Iterator[str]:
+    """The keys of joins whose rows are divided between tasks, and how even these are."""
+    keys = split_keys(manifest)
+    for join in _joins(operators, plan):
+        loads = [(line["epoch"], line["loads"][join.id]) for line in log if join.id in line.get("loads", {})]
+        yield from hot_key_lines(
+            join.id, join.joined_sides, keys.get(join.id, ()), loads, _is_integer(join, plan)
+        )
+
+
+def _is_integer(join: Operator, plan: EpochPlan) -> bool | None:
+    """Whether the key of a join is one column of integers; None where it has no key."""
+    keys, fields = join.joined_keys, plan.streams[join.stream].schema.fields
+    if keys and not any(keys):
+        return None
+    integers = {field.name for field in fields if field.type.is_integer}
+    return bool(keys) and all(len(side) == 1 and side[0] in integers for side in keys)
 
 
 def _history(

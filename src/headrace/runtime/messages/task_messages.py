@@ -19,11 +19,13 @@ from headrace.observation import (
     CacheObservation,
     DelayObservation,
     FilterObservation,
+    HeavyKey,
     OperatorObservation,
     ProbeObservation,
     WorkObservation,
 )
 from headrace.operators.base.query_failures import QueryFailure
+from headrace.operators.joins.hot_keys.key_layouts import SplitKey
 from headrace.operators.panes.damage import Damage
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -135,6 +137,8 @@ class ScanMessage(Message):
     """Operator → the shares of its rows that it sees, as chosen by the manifest before the epoch; others see all."""
     doubled_errors: Mapping[str, int] = field(default_factory=dict)
     """Operator → how often the error of its synopses is doubled, by the same manifest."""
+    split_keys: Mapping[str, tuple[SplitKey, ...]] = field(default_factory=dict)
+    """Join → its keys with layouts of their own, by the manifest before the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,8 @@ class StateMessage(Message):
     damage: Mapping[str, Damage] = field(default_factory=dict)
     """Operator → where its answers are from samples, around this epoch; of all others they are exact."""
     doubled_errors: Mapping[str, int] = field(default_factory=dict)
+    """As in `ScanMessage`."""
+    split_keys: Mapping[str, tuple[SplitKey, ...]] = field(default_factory=dict)
     """As in `ScanMessage`."""
 
     @property
@@ -380,3 +386,5 @@ class StateReceipt(Message):
     """Side of a join → what was observed of its cache, or without one."""
     delays: Mapping[str, DelayObservation] = field(default_factory=dict)
     """Join of windows → the delays between rows that it joined."""
+    heavy: Mapping[str, tuple[HeavyKey, ...]] = field(default_factory=dict)
+    """Join of windows → the keys with much of its work, if there are any."""

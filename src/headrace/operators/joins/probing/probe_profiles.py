@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from headrace.adaptive.filters.ordering import OrderInForce
-from headrace.observation import DelayObservation, ProbeObservation
+from headrace.observation import DelayObservation, HeavyKey, ProbeObservation
 from headrace.operators.joins.probing.delay_monitor import DelayMonitor
 
 
@@ -41,6 +41,8 @@ class ProbeProfiles:
     sees_keys: bool = False
     observed: dict[str, ProbeObservation] = field(default_factory=dict)
     monitors: dict[str, DelayMonitor] = field(default_factory=dict)
+    heavy: dict[str, tuple[HeavyKey, ...]] = field(default_factory=dict)
+    """By join, the keys with much of its work."""
 
     @property
     def delays(self) -> dict[str, DelayObservation]:

@@ -61,6 +61,8 @@ class Probing:
     hold_together: HoldTogether
     partners: Callable[[Ints, Ints], Bounds]
     fixed: bool = False
+    see: Callable[[Ints, Ints], None] | None = None
+    """Takes in new rows in order of their hashes, and how many rows of the first side each is compared with."""
     rows: int = 0
     compared: int = 0
     made: int = 0
@@ -123,6 +125,8 @@ class Probing:
             if left < len(rows):
                 rows = rows[has_partners]
                 bounds, keys = (low[rows], high[rows]), hashes[rows]
+        if self.see is not None:
+            self.see(hashes, reached[0].found.counts)
         self._sample(reached, all_bounds, hashes)
         return reached
 

@@ -25,6 +25,7 @@ from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import SLOT, Operator
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.scan_output import ScanOutput, gathered
+from headrace.operators.joins.hot_keys.routing import dividing
 from headrace.operators.rows.filter_profiles import profiling
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.pane_backfill import backfilled_panes
@@ -75,7 +76,8 @@ def scan_blobs(message: ScanMessage) -> Iterator[tuple[int, ScanBlob]]:
         task = _ScanTask(store, plan, message)
         started = time.perf_counter()
         users, orders = callable_by_name(plan.functions), message.filter_orders
-        with registered(users), profiling(orders, time.perf_counter_ns) as profiles:
+        profiling_terms = profiling(orders, time.perf_counter_ns)
+        with registered(users), dividing(message.split_keys), profiling_terms as profiles:
             task.read(message.splits)
             read = time.perf_counter()
             folded = task.finish()

@@ -144,15 +144,20 @@ class RoundProgress:
         return self._of_join(operator, advance) if operator.makes_pairs else advance
 
     def _of_join(self, operator: Operator, advance: Advance) -> Advance:
-        """The advance of a join, with promises for keys if it heeds them, the share of keys that it joins, and bounds that were found."""
+        """The advance of a join, with promises for keys if it heeds them, the share of keys that it joins, bounds that were found, and
+        keys that are divided.
+        """
         heeds = operator.heeds_key_promises and advance.input_punctuations
         promises = self._key_promises(operator.stream) if heeds else {}
         shares = self.message.key_shares.get(operator.id)
         bounds = self.message.partner_bounds.get(operator.id, ())
-        if not promises and shares is None and not bounds:
+        keys = self.message.split_keys.get(operator.id, ())
+        if not promises and shares is None and not bounds and not keys:
             return advance
         shares = shares or advance.key_shares
-        return replace(advance, key_promises=promises, key_shares=shares, partner_bounds=bounds)
+        return replace(
+            advance, key_promises=promises, key_shares=shares, partner_bounds=bounds, split_keys=keys
+        )
 
     def _key_promises(self, stream: str) -> dict[int, KeyPromises]:
         """By input of a union, its promises for groups of rows."""

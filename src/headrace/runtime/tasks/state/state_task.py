@@ -424,6 +424,7 @@ class StateTask:
             joins=self._probes.observed,
             caches=self._caching.observed,
             delays=self._probes.delays,
+            heavy=self._probes.heavy,
         )
 
     def _next_due(self) -> Mapping[Clock, Instant]:
