@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.adaptive.filters.settled_order import ChoiceTime
+from headrace.adaptive.settling.robust_order import DropInterval
+from headrace.adaptive.settling.settled_order import ChoiceTime
 from headrace.algebra.expressions.expression import Call, Column, Literal
 from headrace.observation import FilterObservation
 from headrace.operators.rows.filter_terms import Terms, terms_of
@@ -37,8 +38,8 @@ def test_orders_are_listed_by_periods_with_what_was_believed_before_each() -> No
     head, *lines = order_lines(terms(), history, (1, 0), ChoiceTime(50_000, 10_000))
     assert head.endswith("of 2 terms, in an order that adapts (A-Greedy):")
     assert lines == [
-        "  1. term 2: drops 90 % at 200 ns a row: rlike(t, 'b')",
-        "  2. term 1: drops 10 % at 100 ns a row: rlike(t, 'a')",
+        "  1. term 2: drops 90 % (83 to 94 %) at 200 ns a row: rlike(t, 'b')",
+        "  2. term 1: drops 10 % (5.5 to 17 %) at 100 ns a row: rlike(t, 'a')",
         "  2 terms evaluated a row, since epoch 5",
         "  time: 1.35 ms, of which evaluation 89 %, profiling 6.7 %, profile windows 3.7 %, re-optimizing 0.7 %",
         "  the best single order for these epochs, 2, 1, takes 0.893 times as long; profiling took 8.7 %",
@@ -75,6 +76,33 @@ def test_a_change_that_takes_effect_in_the_next_epoch_is_announced() -> None:
     assert lines[4] == (
         "  from the next epoch on: order 2, 1; term 2 drops 60 % at 200 ns a row, before term 1, which drops 5.0 % at 100 ns a row"
     )
+
+
+def test_of_few_sampled_rows_it_is_stated_how_far_the_order_may_be_from_the_best() -> None:
+    """Ten rows, of which term 1 drops none and term 2 five: nowhere in the intervals does order 1, 2 take more than 300 to 200 ns."""
+    lines = list(order_lines(terms(), [(1, seen((0, 1), (0, 5), sampled=10))], (0, 1)))
+    low, high = DropInterval.of(0, 10), DropInterval.of(5, 10)
+    worst = max(
+        (100 + (1 - a) * 200) / min(100 + (1 - a) * 200, 200 + (1 - b) * 100)
+        for a in (low.low, low.high)
+        for b in (high.low, high.high)
+    )
+    assert lines[2] == "  2. term 2: drops 50 % (24 to 76 %) at 200 ns a row: rlike(t, 'b')"
+    assert lines[3] == (
+        f"  10 rows were sampled: whatever these shares are in their intervals, the order takes at most {worst:.3g} times as long as the best"
+    )
+    assert worst > 1.3
+    many = order_lines(terms(), [(1, seen((0, 1), (0, 50)))], (0, 1))
+    assert not any("whatever" in line for line in many)
+    one = order_lines(terms(), [(1, seen((0, 1), (0, 1), sampled=1))], (0, 1))
+    assert any(line.startswith("  1 row was sampled: ") for line in one)
+
+
+def test_a_term_that_was_tried_on_few_of_the_sampled_rows_has_a_wide_interval() -> None:
+    one = replace(seen((0, 1), (50, 50)), in_sample=(100, 10))
+    lines = list(order_lines(terms(), [(1, one)], (0, 1)))
+    assert "drops 50 % (40 to 60 %)" in lines[1]
+    assert "drops 50 % (24 to 76 %)" in lines[2]
 
 
 def test_without_a_sample_shares_are_unknown() -> None:

@@ -1,4 +1,4 @@
-"""Logs of plans over a trace that comes back to earlier conditions, and the plans that a log and intervals of statistics suggest."""
+"""Logs of plans over a trace that comes back to earlier conditions, and the plans that a log suggests."""
 
 from __future__ import annotations
 
@@ -22,12 +22,6 @@ from headrace.adaptive.filters.profile_window import DropProfile
 from headrace.adaptive.filters.trace_replay import bernoulli, replayed
 from headrace.adaptive.plan_log.logged_order import LoggedOrder
 from headrace.adaptive.plan_log.plan_log import PlanLog
-from headrace.adaptive.plan_log.robust_order import (
-    DropInterval,
-    cost_of_a_row,
-    point_order,
-    robust_order,
-)
 from headrace.adaptive.plan_log.saved_by_adapting import LoggedPeriod, saved_by_adapting
 
 PERIOD, PERIODS, FILTERS = 40_000, 24, 8
@@ -152,83 +146,6 @@ def test_what_adapting_saved() -> None:
     saved = saved_by_adapting([LoggedPeriod((0, 1), first, 5.0), LoggedPeriod((1, 0), second, 5.0)])
     assert (saved.followed, saved.single, saved.profiling) == (200.0, 300.0, 10.0)
     assert saved.ratio == pytest.approx(300 / 210)
-
-
-# ------------------------------------------------------------------------------------------- intervals of statistics
-
-
-def test_intervals_hold_the_truth_nineteen_times_of_twenty() -> None:
-    rng = np.random.default_rng(3)
-    for share, rows in ((0.02, 50), (0.3, 20), (0.9, 100)):
-        intervals = [DropInterval.of(int(dropped), rows) for dropped in rng.binomial(rows, share, 4000)]
-        held = sum(interval.low <= share <= interval.high for interval in intervals) / 4000
-        assert 0.92 <= held <= 0.99
-    assert DropInterval.of(0, 0) == DropInterval(0.0, 0.5, 1.0)
-
-
-intervals_of_filters = st.lists(
-    st.tuples(st.floats(0.01, 0.99), st.floats(0.01, 0.99), st.sampled_from([1.0, 3.0, 20.0])),
-    min_size=2,
-    max_size=4,
-)
-
-
-@given(intervals_of_filters, st.integers(0, 2**32))
-def test_no_truth_in_the_intervals_costs_more_than_the_regret(filters, seed: int) -> None:
-    """Of drop rates drawn anywhere in the box, the cost is within the greatest regret at its corners."""
-    intervals = [DropInterval(min(a, b), (a + b) / 2, max(a, b)) for a, b, _ in filters]
-    costs = np.asarray([cost for *_, cost in filters])
-    corners = np.asarray(np.meshgrid(*[(one.low, one.high) for one in intervals])).reshape(len(filters), -1).T
-    orders = list(permutations(range(len(filters))))
-
-    def regrets(rates: np.ndarray) -> np.ndarray:
-        by_order = cost_of_a_row(orders, rates, costs)
-        return by_order - by_order.min(axis=0)
-
-    chosen = orders.index(robust_order(intervals, costs).order)
-    drawn = np.random.default_rng(seed).uniform(
-        [one.low for one in intervals], [one.high for one in intervals], (50, len(filters))
-    )
-    greatest = regrets(corners).max(axis=1)
-    assert regrets(drawn)[chosen].max() <= greatest[chosen] + 1e-9
-    assert greatest[chosen] <= greatest.min() + 1e-9
-
-
-def test_expected_cost_of_independent_filters() -> None:
-    (cost,) = cost_of_a_row([(1, 0)], np.asarray([[0.5, 0.9]]), np.asarray([10.0, 2.0]))
-    assert cost.tolist() == pytest.approx([2.0 + 0.1 * 10.0])
-
-
-def test_a_robust_choice_after_few_rows_loses_less_than_a_point_choice() -> None:
-    """Ten sampled rows of four filters, two of them costly: over a thousand draws the costliest mistakes are smaller."""
-    rng = np.random.default_rng(4)
-    costs = np.asarray([1.0, 1.0, 30.0, 30.0])
-    lost: dict[str, list[float]] = {"point": [], "robust": []}
-    for _ in range(1000):
-        truth = rng.uniform(0.05, 0.95, 4)
-        intervals = [DropInterval.of(int(rng.binomial(10, share)), 10) for share in truth]
-        best = cost_of_a_row(list(permutations(range(4))), truth[None, :], costs).min()
-        for way, order in (
-            ("point", point_order(intervals, costs)),
-            ("robust", robust_order(intervals, costs).order),
-        ):
-            lost[way].append(float(cost_of_a_row([order], truth[None, :], costs)[0, 0]) / best - 1)
-    worst = {way: float(np.quantile(losses, 0.99)) for way, losses in lost.items()}
-    assert worst["robust"] <= 0.9 * worst["point"], worst
-    assert np.mean(lost["robust"]) <= 1.1 * np.mean(lost["point"])
-
-
-def test_certain_statistics_give_the_best_order() -> None:
-    rates, costs = (0.2, 0.9, 0.5), np.asarray([1.0, 1.0, 4.0])
-    certain = robust_order([DropInterval(share, share, share) for share in rates], costs)
-    assert certain.order == point_order([DropInterval(share, share, share) for share in rates], costs)
-    assert certain.is_robust
-    assert not robust_order([DropInterval(0.0, 0.5, 1.0)] * 3, costs).is_robust
-
-
-def test_too_many_filters_for_all_orders_are_refused() -> None:
-    with pytest.raises(ValueError, match="at most 7 filters"):
-        robust_order([DropInterval(0.0, 0.5, 1.0)] * 8, np.ones(8))
 
 
 def test_best_order_is_the_best_single_order_of_one_sample() -> None:

@@ -260,6 +260,23 @@ def test_a_task_without_an_order_takes_one_from_its_first_sample() -> None:
     assert (seen.order, seen.evaluated) == ((1, 0), (0, 500))
 
 
+@pytest.mark.parametrize(("rows", "first"), [(6, 0), (60, 1)])
+def test_of_few_rows_a_dear_term_does_not_come_first_because_it_has_dropped_all(
+    monkeypatch: pytest.MonkeyPatch, rows: int, first: int
+) -> None:
+    """The guess has the function at ten times the cost. It drops every sampled row, and the expression none: six rows may be chance, sixty are none."""
+    monkeypatch.setattr(ordered_filter, "UNSETTLED_SHARE", 1)
+    monkeypatch.setattr(thinned_sample, "CHEAPER", 1000.0)
+    steps = (RowFilter(conjunction([called("rlike", T, Literal("a", STRING)), COSTLY[0]])),)
+    ticks = clock()
+    with profiling({}, lambda: next(ticks)), registered(USERS):
+        pipeline = RowPipeline.of(steps, {})
+        assert pipeline.apply(batch([1] * rows, [1] * rows, ["a"] * rows)).rows == 0
+    seen = pipeline.ordered[0][1].tally.observation()
+    assert seen.sampled == rows
+    assert seen.order[0] == first
+
+
 @pytest.mark.parametrize(("believed", "sampled"), [((0.0, 1.0), 0), ((1.0, 0.0), 63), ((), 0)])
 def test_a_batch_of_other_drops_than_was_believed_is_sampled_at_once(believed, sampled) -> None:
     """The second term drops all rows."""

@@ -90,10 +90,10 @@ def run(hub: Hub, epochs: range) -> list[tuple[int, ...]]:
 def _whole_samples(monkeypatch) -> None:
     """Every row is sampled, a window is as long as an epoch, and no clock decides."""
     monkeypatch.setattr(FilterObservation, "costs", lambda *_: (100.0, 100.0, 2000.0, 5.0))
-    for module in ("operators.rows.ordered_filter", "adaptive.filters.settled_order"):
+    for module in ("operators.rows.ordered_filter", "adaptive.settling.settled_order"):
         monkeypatch.setattr(f"headrace.{module}.UNSETTLED_SHARE", 1)
-    monkeypatch.setattr("headrace.adaptive.filters.settled_order.BUDGET", 99)
-    monkeypatch.setattr("headrace.adaptive.filters.settled_order.WINDOW", ROWS)
+    monkeypatch.setattr("headrace.adaptive.settling.settled_order.BUDGET", 99)
+    monkeypatch.setattr("headrace.adaptive.settling.settled_order.WINDOW", ROWS)
 
 
 @pytest.mark.usefixtures("_whole_samples")
@@ -191,7 +191,7 @@ def test_the_log_has_what_each_choice_took(tmp_path: Path, monkeypatch) -> None:
     """By a clock of which each reading is a second later: an optimization is counted in the epochs after which the order was violated."""
     seconds = itertools.count()
     clock = lambda: 1_000_000_000 * next(seconds)  # noqa: E731
-    monkeypatch.setattr("headrace.adaptive.filters.settled_order.perf_counter_ns", clock)
+    monkeypatch.setattr("headrace.adaptive.settling.settled_order.perf_counter_ns", clock)
     with prepared(tmp_path / "home") as hub:
         hub.register(QUERY, "q")
         hub.execute("CREATE STREAM other (v BIGINT) USING push; CREATE QUERY idle AS SELECT v FROM other")

@@ -82,11 +82,11 @@ def _whole_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (
         "operators.joins.probing.two_phases",
         "runtime.plan.adaptive.join_orders",
-        "adaptive.filters.settled_order",
+        "adaptive.settling.settled_order",
     ):
         monkeypatch.setattr(f"headrace.{module}.UNSETTLED_SHARE", 1)
-    monkeypatch.setattr("headrace.adaptive.filters.settled_order.BUDGET", 99)
-    monkeypatch.setattr("headrace.adaptive.filters.settled_order.WINDOW", KEYS)
+    monkeypatch.setattr("headrace.adaptive.settling.settled_order.BUDGET", 99)
+    monkeypatch.setattr("headrace.adaptive.settling.settled_order.WINDOW", KEYS)
 
 
 @pytest.mark.usefixtures("_whole_samples")

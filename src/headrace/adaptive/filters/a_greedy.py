@@ -56,6 +56,12 @@ class AGreedy:
         self.window.clear()
         self.view = MatrixView(self.plan)
 
+    def follow(self, order: Order) -> None:
+        """Follow an order that was chosen otherwise, and count the window again by its positions."""
+        if order != self.plan:
+            self.plan, self.view = order, MatrixView(order)
+            self.view.add(self.window.held.dropped, 1)
+
     def reoptimize(self) -> Order:
         """The greedy order of the window."""
         while (position := self.view.violation(self.costs, self.slack)) is not None:

@@ -1,1 +1,1 @@
-"""What a log of chosen plans shows: plans to use again, statistics that matter, what adapting saves; and plans for uncertain statistics."""
+"""What a log of chosen plans shows: plans to use again, statistics that matter, what adapting saves."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.adaptive.filters.a_greedy import AGreedy
-from headrace.adaptive.filters.matrix_view import MatrixView
 from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order, expected_cost
 from headrace.adaptive.filters.profile_window import DropProfile
 from headrace.adaptive.plan_log.plan_log import Choice, PlanLog
@@ -61,8 +60,7 @@ class LoggedOrder:
         if logged is None:
             return self._optimized(statistics)
         self.reused += 1
-        if logged.plan != self.plan:
-            self._follow(logged.plan)
+        self.ordering.follow(logged.plan)
         if self.reused % self.verified:
             return self.plan
         return self._compared(logged, statistics)
@@ -84,8 +82,3 @@ class LoggedOrder:
         plan = self.ordering.reoptimize()
         self.log.add(self._rows, statistics, plan)
         return plan
-
-    def _follow(self, order: Order) -> None:
-        """Follow another order, and count the window again by its positions."""
-        self.ordering.plan, self.ordering.view = order, MatrixView(order)
-        self.ordering.view.add(self.ordering.window.held.dropped, 1)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from headrace.adaptive.filters.order_cost import Bools, Order, static_greedy
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce, drops_elsewhere
 from headrace.adaptive.filters.thinned_sample import cheap, thinned
+from headrace.adaptive.settling.robust_order import order_of_few
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.rows.filter_profiles import Tally, in_force
@@ -192,7 +193,9 @@ class OrderedFilter:
                 chosen, weights = thinned(dropped[:, is_cheap])
         self.tally.add_sample(dropped[chosen], spent, weights, evaluated)
         if self.is_first:
-            self.order = self.tally.order = static_greedy(np.repeat(dropped[chosen], weights, axis=0), costs)
+            whole = np.repeat(dropped[chosen], weights, axis=0)
+            robust = order_of_few(evaluated, whole.mean(axis=0), costs)
+            self.order = self.tally.order = static_greedy(whole, costs) if robust is None else robust
             self.is_first = False
 
     def _kept(self, run: _Run) -> Batch:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from headrace.adaptive.filters.settled_order import ChoiceTime
+from headrace.adaptive.settling.settled_order import ChoiceTime
 from headrace.catalog.catalog import Catalog
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner

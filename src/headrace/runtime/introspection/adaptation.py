@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from headrace.adaptive.constraints.partner_delays import PartnerBound
-from headrace.adaptive.filters.settled_order import NO_CHOICE, ChoiceTime
 from headrace.adaptive.joins.join_trees import TreeGraph
+from headrace.adaptive.settling.settled_order import NO_CHOICE, ChoiceTime
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import JoinTree
 from headrace.errors import UserError

@@ -12,9 +12,16 @@ from typing import Final
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Conditions, Floats, Order
-from headrace.adaptive.filters.settled_order import NO_CHOICE, ChoiceTime
 from headrace.adaptive.plan_log.plan_log import PlanLog
 from headrace.adaptive.plan_log.saved_by_adapting import LoggedPeriod, saved_by_adapting
+from headrace.adaptive.settling.robust_order import (
+    FEW,
+    MOST_FILTERS,
+    DropInterval,
+    greatest_regret,
+    intervals_of,
+)
+from headrace.adaptive.settling.settled_order import NO_CHOICE, ChoiceTime
 from headrace.observation import FilterObservation
 from headrace.operators.rows.filter_terms import Terms
 from headrace.planner.explain.plan_graph import percent_of, rows_of, time_of
@@ -61,11 +68,21 @@ class Period:
         drop_rates = [self.drop_rate(term) for term in range(len(self.seen.order))]
         return np.asarray([*drop_rates, *self.seen.costs(LEAST_ROWS)])
 
-    def figures(self, term: int) -> str:
-        """`drops 48 % at 210 ns a row`."""
+    @property
+    def intervals(self) -> tuple[DropInterval, ...]:
+        """By term, between which shares of all rows it drops, with 95 % confidence."""
+        terms = range(len(self.seen.order))
+        tried = self.seen.in_sample or (self.seen.sampled,) * len(terms)
+        return intervals_of(tried, np.asarray([self.drop_rate(term) for term in terms]))
+
+    def figures(self, term: int, *, confidence: bool = False) -> str:
+        """`drops 48 % at 210 ns a row`, or with 95 % confidence `drops 48 % (45 to 51 %) at 210 ns a row`."""
         cost = self.seen.costs(LEAST_ROWS)[term]
         spent = "an unknown cost" if cost == float("inf") else f"{time_of(cost)} a row"
         share = percent_of(self.drop_rate(term)) if self.seen.sampled else "an unknown share"
+        if confidence and self.seen.sampled:
+            interval = self.intervals[term]
+            share += f" ({percent_of(interval.low).removesuffix(' %')} to {percent_of(interval.high)})"
         return f"drops {share} at {spent}"
 
 
@@ -92,11 +109,13 @@ def order_lines(
     past = periods(history)
     sampled = next((period for period in reversed(past) if period.seen.sampled), None)
     for rank, index in enumerate(next_order, 1):
-        figures = f": {sampled.figures(index)}" if sampled is not None else ""
+        figures = f": {sampled.figures(index, confidence=True)}" if sampled is not None else ""
         yield f"  {rank}. term {index + 1}{figures}: {terms.terms[index].display()}"
     if not past:
         yield "  nothing was observed yet: the order is a guess"
         return
+    if sampled is not None:
+        yield from _of_few_rows(sampled, next_order)
     total, rows = _evaluations(past[-1])
     yield f"  {total / max(1, rows):.3g} terms evaluated a row, since epoch {past[-1].first}"
     if past[-1].seen.order != next_order:
@@ -111,6 +130,15 @@ def order_lines(
         )
         why = "chosen by the first sample" if before is None else _reason(before, period.seen.order)
         yield f"  {epochs}: {_shown(period.seen.order)}, {rows_of(period.seen.rows)} rows; {why}"
+
+
+def _of_few_rows(period: Period, order: Order) -> Iterator[str]:
+    """While few rows were sampled, what the order may take of the time of the best one."""
+    sampled, costs = period.seen.sampled, np.asarray(period.seen.costs(LEAST_ROWS))
+    if sampled <= FEW and len(order) <= MOST_FILTERS and np.isfinite(costs).all():
+        worst = 1 + greatest_regret(order, period.intervals, costs)
+        rows = "1 row was" if sampled == 1 else f"{sampled} rows were"
+        yield f"  {rows} sampled: whatever these shares are in their intervals, the order takes at most {worst:.3g} times as long as the best"
 
 
 def _spent(past: Sequence[FilterObservation], choices: ChoiceTime) -> Iterator[str]:

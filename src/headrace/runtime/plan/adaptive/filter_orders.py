@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from headrace.adaptive.filters.ordering import OrderInForce
-from headrace.adaptive.filters.settled_order import ChoiceTime, Drops
+from headrace.adaptive.settling.settled_order import ChoiceTime, Drops
 from headrace.observation import FilterObservation
 from headrace.runtime.messages.task_messages import ScanReceipt
 from headrace.runtime.plan.adaptive.recorded_orders import RecordedOrders, recorded
@@ -59,4 +59,6 @@ class FilterOrders:
 def _drops(seen: FilterObservation) -> Drops:
     spent = sum(seen.nanoseconds) / max(1, seen.rows)
     costs = np.asarray(seen.costs(_LEAST_ROWS))
-    return Drops(seen.order, seen.rows, seen.dropped, spent, costs, seen.sampled, seen.patterns)
+    return Drops(
+        seen.order, seen.rows, seen.dropped, spent, costs, seen.sampled, seen.patterns, seen.in_sample
+    )

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
-from headrace.adaptive.filters.settled_order import ChoiceTime, Drops
+from headrace.adaptive.settling.settled_order import ChoiceTime, Drops
 from headrace.observation import ProbeObservation
 from headrace.operators.joins.probing.probe_profiles import ProbeProfiles, join_of
 from headrace.runtime.messages.epoch_plan import EpochPlan

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.adaptive.filters.ordering import OrderInForce
-from headrace.adaptive.filters.settled_order import ChoiceTime, Drops, SettledOrder
+from headrace.adaptive.settling.settled_order import ChoiceTime, Drops, SettledOrder
 from headrace.store.logs.manifest import Manifest
 
 MOST: Final = 256

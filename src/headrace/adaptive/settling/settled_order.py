@@ -1,7 +1,8 @@
 """The order of the filters of one conjunction over epochs: from sums of what an epoch observed to the order for the next one, how
 much of it is profiled, and the time that the choice took.
 
-Filters are whatever drops rows: conditions, or the sides of a join in which a new row may have no partner.
+Filters are whatever drops rows: conditions, or the sides of a join in which a new row may have no partner. After a sample of few rows the order is that
+which is good wherever the drop rates may be (`robust_order`), then the greedy order of the profile window.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from headrace.adaptive.filters.ordering import (
 )
 from headrace.adaptive.filters.profile_window import DropProfile
 from headrace.adaptive.filters.thinned_sample import cheap
+from headrace.adaptive.settling.robust_order import order_of_few
 
 WINDOW: Final = 1000
 BUDGET: Final = 0.005
@@ -56,7 +58,7 @@ class Drops:
 
     In this `order` each filter has `dropped` some of the `rows`, and a row took `spent`. `costs`: of one evaluation, infinite where it was not
     measured. `sampled` rows were evaluated by all filters; `patterns` counts those that are dropped, by the set of filters that
-    drop them, as the bits of a number.
+    drop them, as the bits of a number. A row may count for several: a filter was `tried` on so many, empty if on all.
     """
 
     order: Order
@@ -66,6 +68,7 @@ class Drops:
     costs: Floats
     sampled: int
     patterns: Mapping[int, int]
+    tried: tuple[int, ...] = ()
 
     def sample(self) -> Bools:
         """The sampled rows that are dropped, by filter; of more than a window's worth every so many."""
@@ -92,6 +95,8 @@ class SettledOrder:
     spent: ChoiceTime = NO_CHOICE
     usual: tuple[int, ...] = ()
     """By filter, the rows that it has dropped in this order since conditions last changed; of long ago half."""
+    tried: tuple[int, ...] = ()
+    """By filter, on how many of the sampled rows it was tried."""
 
     @staticmethod
     def of(order: Order) -> SettledOrder:
@@ -105,25 +110,40 @@ class SettledOrder:
         changed = same_order and drops_otherwise(self.usual, seen.dropped, seen.order)
         if changed or drops_elsewhere(believed, seen.dropped) or (not believed and self._drops_more(seen)):
             ordering.forget()
-            self.sampled, self.usual, believed = 0, (), ()
+            self.sampled, self.usual, self.tried, believed = 0, (), (), ()
         self.usual = _later(self.usual, seen.dropped)
         self.sampled += seen.sampled
         self.spent = NO_CHOICE
         if seen.sampled:
-            started = perf_counter_ns()
-            is_violated = ordering.record(DropProfile.whole(seen.sample(), seen.costs))
-            recorded = perf_counter_ns()
-            if is_violated:
-                before = ordering.plan
-                self.usual = self.usual if ordering.reoptimize() == before else ()
-            self.spent = ChoiceTime(recorded - started, perf_counter_ns() - recorded if is_violated else 0)
+            self._choose(seen)
             believed = ordering.believed()
         needed = _THINNED if cheap(ordering.costs).any() else _ENOUGH
         if self.sampled < needed and ordering.window.held.rows < LEAST_PROFILED * needed // _ENOUGH:
             return OrderInForce(ordering.plan, UNSETTLED_SHARE, believed)
-        all_filters = float(np.where(np.isfinite(seen.costs), seen.costs, ordering.costs).sum())
+        all_filters = float(self._costs(seen).sum())
         share = min(UNSETTLED_SHARE, round(BUDGET * seen.spent / all_filters, 6))
         return OrderInForce(ordering.plan, share, believed)
+
+    def _choose(self, seen: Drops) -> None:
+        """Take in a sample. While few rows were sampled, the order is the robust one, then the greedy one wherever the invariant is violated."""
+        ordering, before, started = self.ordering, self.ordering.plan, perf_counter_ns()
+        is_violated = ordering.record(DropProfile.whole(seen.sample(), seen.costs))
+        recorded, chose = perf_counter_ns(), is_violated
+        tried = seen.tried or (seen.sampled,) * len(before)
+        self.tried = tuple(map(sum, zip(self.tried or (0,) * len(tried), tried, strict=True)))
+        shares = ordering.window.held.dropped.sum(axis=0) / max(1, self.sampled)
+        robust = order_of_few(self.tried, shares, self._costs(seen))
+        if robust is not None:
+            ordering.follow(robust)
+            chose = True
+        elif is_violated:
+            ordering.reoptimize()
+        self.usual = self.usual if ordering.plan == before else ()
+        self.spent = ChoiceTime(recorded - started, perf_counter_ns() - recorded if chose else 0)
+
+    def _costs(self, seen: Drops) -> Floats:
+        """The costs that were measured in this epoch, and those of earlier ones."""
+        return np.where(np.isfinite(seen.costs), seen.costs, self.ordering.costs)
 
     def _drops_more(self, seen: Drops) -> bool:
         """Whether a settled order that was sampled when few rows were dropped now drops many."""

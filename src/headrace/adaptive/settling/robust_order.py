@@ -20,6 +20,10 @@ from headrace.adaptive.filters.order_cost import Floats, Order
 
 MOST_FILTERS: Final = 7
 """All orders and corners of so many are compared."""
+FEW: Final = 80
+"""Sampled rows up to which intervals choose an order of an engine's filters. After some hundred a point choice is as good, or better where filters are correlated."""
+_MOST_AT_ONCE: Final = 5
+"""Filters of which that takes less than a millisecond."""
 _TOLERATED: Final = 0.2
 """The regret, as a part of the best cost, up to which an order counts as robust."""
 
@@ -71,6 +75,36 @@ def point_order(intervals: Sequence[DropInterval], costs: Floats) -> Order:
     return tuple(np.argsort(-rates, kind="stable").tolist())
 
 
+def greatest_regret(order: Order, intervals: Sequence[DropInterval], costs: Floats) -> float:
+    """What an order costs more than the best one for the same rates, wherever these are in the intervals, as a part of the least cost there; at the
+    corner where that is greatest.
+    """
+    corners = _corners(intervals)
+    least = cost_of_a_row(list(permutations(order)), corners, costs).min(axis=0)
+    return float((cost_of_a_row([order], corners, costs)[0] / least).max() - 1)
+
+
+def order_of_few(tried: Sequence[int], shares: Floats, costs: Floats) -> Order | None:
+    """The robust order after a sample of few rows: by filter, on how many of them it was tried, and the share of the sample that it drops.
+
+    None where the sample is larger, where there are many filters, or where a cost is unknown: a point choice is as good then, or all there is.
+    """
+    if len(tried) > _MOST_AT_ONCE or max(tried) > FEW or not np.isfinite(costs).all():
+        return None
+    return robust_order(intervals_of(tried, shares), costs).order
+
+
+def intervals_of(tried: Sequence[int], shares: Floats) -> tuple[DropInterval, ...]:
+    """By filter, where the share of all rows that it drops is, as a sample shows."""
+    return tuple(
+        DropInterval.of(round(rows * share), rows) for rows, share in zip(tried, shares.tolist(), strict=True)
+    )
+
+
+def _corners(intervals: Sequence[DropInterval]) -> Floats:
+    return np.asarray(list(product(*[(interval.low, interval.high) for interval in intervals])))
+
+
 def robust_order(intervals: Sequence[DropInterval], costs: Floats) -> RobustOrder:
     """The order with the least regret over all corners; of equal ones that which costs least at the estimates.
 
@@ -79,7 +113,7 @@ def robust_order(intervals: Sequence[DropInterval], costs: Floats) -> RobustOrde
     if len(intervals) > MOST_FILTERS:
         raise ValueError(f"at most {MOST_FILTERS} filters, not {len(intervals)}: all orders are compared")
     orders = list(permutations(range(len(intervals))))
-    corners = np.asarray(list(product(*[(interval.low, interval.high) for interval in intervals])))
+    corners = _corners(intervals)
     costs_there = cost_of_a_row(orders, corners, costs)
     least = costs_there.min(axis=0)
     regrets = ((costs_there - least) / least.max()).max(axis=1)
