@@ -33,7 +33,9 @@ from headrace.time import BEGINNING, Duration
 SECOND = 1_000_000
 LIVE_SHARE = 0.6
 """Of reviewed runs, as in state tasks."""
-Feed = Iterable[tuple[int, Sequence[tuple[np.ndarray, np.ndarray]]]]
+Arrived = tuple[np.ndarray, np.ndarray]
+"""The keys and the times of new rows of a side."""
+Feed = Iterable[tuple[int, Sequence[Arrived]]]
 """By epoch its end, and the (key, time) of the new rows of each side."""
 
 TIMED_EPOCHS = 16

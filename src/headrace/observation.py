@@ -344,8 +344,9 @@ class DelayObservation:
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON-able values; of joins that may not use bounds without what concerns these."""
         measured = ["pairs", "delays", "latest", "rows", "stored", "punctuations"]
+        measured += ["bounds", "left_out", "left_out_sampled", "uses"] if self.uses else []
         measured += [name for name in ("keys", "from_spill") if getattr(self, name)]
-        return asdict(self) if self.uses else {name: getattr(self, name) for name in measured}
+        return {name: getattr(self, name) for name in measured}
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> DelayObservation:

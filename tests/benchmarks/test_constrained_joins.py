@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import constrained_joins
-from benchmarks.constrained_hubs import state_in_hub
+from benchmarks.constrained_hubs import states_in_hubs
 from benchmarks.constrained_joins import (
     DETECTED,
     NETWORK_RANGE,
@@ -58,9 +58,7 @@ def test_as_a_query_of_a_hub_it_has_the_same_results_from_a_part_of_the_state(
 ) -> None:
     monkeypatch.setattr(constrained_joins, "STOPPED", 0.2)
     sides = ("CurCarSeg", "AccCars")
-    plain, found = (
-        state_in_hub(sides, REPORTING, reports(240), way) for way in ("", "OPTIONS (constraints 'find')")
-    )
+    plain, found = states_in_hubs(sides, REPORTING, reports(240), ["", "OPTIONS (constraints 'find')"])
     assert len(plain.keys) > 1000
     assert (found.keys == plain.keys).all()
     assert found.rows[-1] < 0.6 * plain.rows[-1]

@@ -15,6 +15,7 @@ from headrace.adaptive.constraints.partner_delays import (
     Delays,
     PartnerBound,
     bound_after,
+    wait_briefly,
 )
 
 LONGEST = 1000
@@ -122,3 +123,21 @@ def test_limits_are_the_least_that_concern_a_row() -> None:
 @given(k=st.integers(0, 1 << 50))
 def test_a_bound_is_k_with_room_and_at_most_a_tenth_more(reach: float, k: int) -> None:
     assert k * reach <= bound_after(k, reach) <= 1.1 * k * reach + 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "longest", "expected"),
+    [
+        ((PartnerBound(0, 1, 12), PartnerBound(2, 1, 12)), 96, True),
+        ((PartnerBound(0, 1, 12), PartnerBound(2, 1, 13)), 96, False),
+        ((PartnerBound(0, 1, 12), PartnerBound(2, 1, None)), 96, False),
+        ((PartnerBound(0, 1, 12),), 96, False),
+        ((PartnerBound(1, 0, 12), PartnerBound(1, 2, 12)), 96, False),
+        ((PartnerBound(0, 1, 12), PartnerBound(2, 1, 12)), None, False),
+        ((PartnerBound(0, 1, 12), PartnerBound(1, 1, 0, kind="ordered")), 96, False),
+    ],
+)
+def test_rows_wait_briefly_for_a_side_if_those_of_all_others_do(
+    bounds: tuple[PartnerBound, ...], longest: int | None, expected: bool
+) -> None:
+    assert wait_briefly(bounds, 1, 3, longest) == expected

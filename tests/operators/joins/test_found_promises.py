@@ -163,14 +163,50 @@ def test_rows_that_break_a_bound_are_counted(half: tuple[int, int, int], kind: s
 def test_what_is_measured_of_keys(operator: Any, measures: bool) -> None:
     profiles, driven = ProbeProfiles(measures=True, sees_keys=True), Driven(operator)
     with probing(profiles):
-        driven.epoch([[(1, 10, 0), (2, 11, 9)], []], (0, 0))
+        driven.epoch([[(1, 10, 0), (2, 11, 9)], [(8, 19, 0)]], (0, 0))
         driven.epoch([[(1, 12, 7), (1, 13, 8), (3, 14, 9)], [(9, 20, 1)]], (0, 0))
     (seen,) = profiles.delays.values()
     assert bool(seen.keys) == measures
     if measures:
         assert seen.keys[0][:2] == (5, 8)
-        assert seen.keys[1] == KeyTimes(1, NO_DELAY, 0, NO_DELAY, 1)
+        assert seen.keys[1] == KeyTimes(2, NO_DELAY, 0, NO_DELAY, 1)
         assert DelayObservation.of(json.loads(json.dumps(seen.as_dict()))).keys == seen.keys
+
+
+@pytest.mark.parametrize(
+    ("found", "compared"),
+    [
+        ((PartnerBound(1, 0, RANGE // 8),), False),
+        ((PartnerBound(1, 0, RANGE // 8 + 1),), True),
+        ((PartnerBound(0, 1, 0),), True),
+        ((PartnerBound(1, 0, RANGE // 8), PartnerBound(0, 0, 3, kind="ordered")), True),
+    ],
+    ids=["brief", "not brief", "for the other side", "a bound on its keys is in force"],
+)
+def test_keys_of_a_side_that_others_wait_for_briefly_are_not_compared(
+    found: tuple[PartnerBound, ...], compared: bool
+) -> None:
+    """They could finish no row much sooner; a bound on them that is in force has to hold."""
+    profiles, driven = ProbeProfiles(measures=True), finding(2)
+    driven.found = found
+    with probing(profiles):
+        driven.epoch([[(1, 10, 0), (1, 11, 1)], []], (0, 0))
+    (seen,) = profiles.delays.values()
+    assert bool(seen.keys) == compared
+
+
+def test_keys_for_which_few_rows_wait_are_not_compared() -> None:
+    """One of 33 stored rows waits for side 0, and then two of 34."""
+    profiles, driven = ProbeProfiles(measures=True), finding(2)
+    driven.epoch([[(key, key, 0) for key in range(32)], [(99, 50, 0)]], (0, 0))
+    with probing(profiles):
+        driven.epoch([[(1, 60, 1)], [(1, 61, 1)]], (0, 0))
+    (seen,) = profiles.delays.values()
+    assert [times.rows > 0 for times in seen.keys] == [False, True]
+    with probing(again := ProbeProfiles(measures=True)):
+        driven.epoch([[(2, 62, 2)], []], (0, 0))
+    (seen,) = again.delays.values()
+    assert [times.rows > 0 for times in seen.keys] == [True, False]
 
 
 def test_a_side_whose_rows_are_stored_for_less_time_than_others_wait_shows_nothing() -> None:

@@ -79,6 +79,52 @@ def test_of_one_side_a_bound_is_trusted_after_a_whole_window_and_restarts_keep_i
     )
 
 
+def test_keys_are_measured_from_the_start_after_delays_had_made_them_of_no_use() -> None:
+    """Rows of side 0 wait at most a twentieth of the window for side 1, until that is given up; then its keys count a whole window again."""
+    estimates, longest = JoinEstimates(), 100 * SECONDS
+
+    def found(at: int, delay: int, *, compared: bool = True) -> set[str]:
+        keys = (KeyTimes(), KeyTimes(200, NO_DELAY, 200, 0, at * SECONDS)) if compared else ()
+        epoch = replace(seen(at, delay), delays=(NO_DELAY, delay * SECONDS, NO_DELAY, NO_DELAY), keys=keys)
+        return {bound.kind for bound in estimates.take(epoch, longest) if bound.within is not None}
+
+    assert [found(at, 4) for at in range(0, 90, 10)][-1] == {"partner"}
+    assert found(90, 4, compared=False) == {"partner"}
+    assert found(100, 90, compared=False) == set(), "given up"
+    assert [found(at, 90) for at in range(110, 210, 10)] == [set()] * 10
+    assert found(210, 90) == {"clustered", "ordered"}
+
+
+def test_keys_are_measured_from_the_start_after_an_epoch_that_passed_over_them() -> None:
+    """Then few rows waited for the side; after an epoch without new rows of it nothing changes."""
+    estimates = JoinEstimates()
+
+    def found(at: int, *, compared: bool = True, rows: int = 9) -> bool:
+        keys = (KeyTimes(), KeyTimes(200, NO_DELAY, 200, 0, at * SECONDS)) if compared else ()
+        epoch = replace(seen(at, 90), delays=(NO_DELAY,) * 4, pairs=0, rows=(rows, rows), keys=keys)
+        return any(bound.within is not None for bound in estimates.take(epoch, 100 * SECONDS))
+
+    assert not any(found(at) for at in range(0, 60, 10))
+    assert not found(60, compared=False)
+    assert not any(found(at, rows=9 if at != 120 else 0, compared=at != 120) for at in range(70, 170, 10))
+    assert found(170)
+
+
+def test_bounds_on_keys_are_left_once_rows_wait_briefly() -> None:
+    """Of side 1, for which rows of side 0 wait at most a twentieth of the window; those of side 0 stay, since nothing is known of how long others wait for it."""
+    keys = (KeyTimes(200, NO_DELAY, 200, 0, 0), KeyTimes(200, NO_DELAY, 200, 0, 0))
+    known = [
+        PartnerBound(side, side, 0, 0, kind=kind) for side in (0, 1) for kind in ("clustered", "ordered")
+    ]
+    estimates = JoinEstimates().begin_with(known)
+    for at in range(0, 90, 10):
+        shown = tuple(times._replace(latest=at * SECONDS) for times in keys)
+        epoch = replace(seen(at, 4), delays=(NO_DELAY, 4 * SECONDS, NO_DELAY, NO_DELAY), keys=shown)
+        bounds = estimates.take(epoch, 100 * SECONDS)
+        assert len([bound for bound in bounds if bound.within is not None]) == (3 if at >= 70 else 4)
+    assert {(bound.parent, bound.child) for bound in bounds} == {(0, 1), (0, 0)}
+
+
 def test_without_end_nothing_is_found_of_one_side() -> None:
     estimates = JoinEstimates()
     for at in range(0, 3000, 10):

@@ -9,7 +9,7 @@ Source: Babu (2005), sections 6.5 to 6.8 (three constraints and their monitors),
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 from typing import Literal as Choice
@@ -17,6 +17,7 @@ from typing import Literal as Choice
 import numpy as np
 import numpy.typing as npt
 
+from headrace.adaptive.constraints.newest_delays import NewestDelays
 from headrace.time import BEGINNING, Duration, Instant
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -34,6 +35,8 @@ _GAIN: Final = 0.75
 """The part of the longest window up to which a bound is used: a larger one would save little and risk as much."""
 _DIGITS: Final = 2
 """Decimal digits of a bound, which is rounded up, so that it seldom changes."""
+_BRIEF: Final = 1 / 8
+"""The part of the longest window up to which a wait is brief: what else finishes rows saves no more."""
 _FORMER: Final = 8
 """Former bounds that are remembered; of more, the oldest are taken together."""
 
@@ -88,8 +91,8 @@ class DelayEstimate:
     window: int = WINDOW
     reach: float = REACH
     epochs: int = EPOCHS
-    _newest: list[tuple[int, Duration]] = field(default_factory=list)
-    """Of the newest epochs with pairs, the oldest first: how many, and their largest delay."""
+    _newest: NewestDelays = field(default_factory=NewestDelays)
+    """Of the epochs with pairs."""
     _since: Instant | None = None
     """The event time of the first pair that counts."""
 
@@ -98,11 +101,11 @@ class DelayEstimate:
         within = self.bound.within
         largest = max(seen.largest, 0)
         if within is not None and largest > within:
-            self._newest, self._since = [], seen.latest
+            self._newest, self._since = NewestDelays(), seen.latest
             self._replace(None, None, seen)
         elif self._since is None:
             self._since = seen.latest
-        self._newest.append((seen.pairs, largest))
+        self._newest.add(seen.pairs, largest)
         if self.bound.k is not None and largest > self.bound.k:
             self._use(largest, seen)
         elif self._is_trusted(seen.latest, longest):
@@ -112,15 +115,15 @@ class DelayEstimate:
     @property
     def measured(self) -> Duration:
         """The largest delay of the window."""
-        return max((largest for _, largest in self._newest), default=0)
+        return self._newest.largest
 
     def _is_trusted(self, latest: Instant, longest: Duration | None) -> bool:
         """Whether enough was measured; epochs beyond that no longer count."""
-        pairs = sum(pairs for pairs, _ in self._newest)
-        if pairs < self.window or len(self._newest) < self.epochs or self._since is None:
+        newest = self._newest
+        if newest.pairs < self.window or newest.epochs < self.epochs or self._since is None:
             return False
-        while len(self._newest) > self.epochs and pairs - self._newest[0][0] >= self.window:
-            pairs -= self._newest.pop(0)[0]
+        while newest.epochs > self.epochs and newest.pairs - newest.oldest >= self.window:
+            newest.leave_oldest()
         observed = latest - self._since
         if self.bound.kind != "partner" and (longest is None or observed < longest):
             return False
@@ -151,6 +154,15 @@ class DelayEstimate:
         if longest is not None and self.bound.former:
             former = tuple(entry for entry in self.bound.former if entry[0] + longest >= seen.least)
             self.bound = replace(self.bound, former=former)
+
+
+def wait_briefly(bounds: Iterable[PartnerBound], side: int, sides: int, longest: Duration | None) -> bool:
+    """Whether the rows of all other sides wait for a side for a small part of the window, by bounds on delays. What its keys finish is not asked then."""
+    waits = {
+        bound.parent: bound.within for bound in bounds if bound.kind == "partner" and bound.child == side
+    }
+    within = [waits.get(other) for other in range(sides) if other != side]
+    return longest is not None and all(wait is not None and wait <= _BRIEF * longest for wait in within)
 
 
 def bound_after(k: Duration, reach: float = REACH) -> Duration:

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.adaptive.constraints.key_promises import KINDS, NEVER, Bools, FoundPromise, KeyPromise, KeyRows
-from headrace.adaptive.constraints.partner_delays import UNBOUNDED, PartnerBound
+from headrace.adaptive.constraints.partner_delays import UNBOUNDED, PartnerBound, wait_briefly
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, ints, numbers_of_hashes
 from headrace.operators.base.operator import AT, Advance, Sections, Step
@@ -36,6 +36,8 @@ from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import HASH, Sorted, in_order
 from headrace.time import Duration, render_duration
 
+_FEW = 1 / 32
+"""The part of all stored rows up to which those that wait for a side are few: whatever finishes them saves next to nothing."""
 _COMPARED = 4096
 """Rows of a side and epoch that are compared with the others of their keys, before any are dropped."""
 
@@ -109,9 +111,9 @@ class ConstrainedJoin(WindowJoin):
         if self.bounds != advance.partner_bounds:
             return replace(self, bounds=advance.partner_bounds).advance(runs, deltas, advance)
         step = WindowJoin.advance(self, runs, deltas, advance)
-        new = [[part[name] for part in deltas if name in part] for name in self.sections]
-        stored = [[run[name] for run in runs if name in run] for name in self.sections]
-        arrived = [self._key_rows(tables) for tables in new]
+        if not (self.references or self.bounds or any(self.promises)):
+            return step
+        stored, arrived = self._partners_known(runs, deltas)
         state = dict(step.state)
         for side, name in enumerate(self.sections):
             if name not in state:
@@ -125,6 +127,18 @@ class ConstrainedJoin(WindowJoin):
         state = {name: table for name, table in state.items() if table.num_rows}
         broken = () if self.spill == UNBOUNDED else tuple(self._broken(arrived, stored))
         return replace(step, state=state, rejected=(*step.rejected, *broken))
+
+    def _partners_known(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections]
+    ) -> tuple[list[list[pa.Table]], list[KeyRows]]:
+        """By side the stored rows, and the keys of new ones; none where neither rows of a third side nor promises are asked of them."""
+        if len(self.sections) < 3 and not any(self.promises):
+            runs, deltas = (), ()
+        new, stored = (
+            [[part[name] for part in parts if name in part] for name in self.sections]
+            for parts in (deltas, runs)
+        )
+        return stored, [self._key_rows(tables) for tables in new]
 
     def searched(
         self, runs: Sequence[Sections], index: int, new_rows: Sequence[pa.Table | None]
@@ -227,24 +241,37 @@ class ConstrainedJoin(WindowJoin):
         parent, child = (self.spec.sides[side].name for side in (bound.parent, bound.child))
         return f"rows of {child} came later after those of {parent} than the constraint that was found allows"
 
-    def compare_keys(self, new: Sorted, side: int, stored: Stem) -> list[Rejected]:
+    def compare_keys(self, new: Sorted, side: int, stems: Mapping[int, Stem]) -> list[Rejected]:
         """If it finds bounds, all new rows with the keys that finish theirs, and those of a sample with the rows of theirs: of the keys that are
-        stored for a whole window, once others are not.
+        stored for a whole window, once others are not. None where the keys of the side would finish few rows.
         """
         monitor = self._monitor() if self.finds_bounds else None
-        if monitor is None or not self.shows_distances(side):
+        in_force = self._found(side, self.bounds)
+        if (
+            monitor is None
+            or not (in_force or self._keys_matter(side, stems))
+            or not self.shows_distances(side)
+        ):
             return []
         drops = bool(self.bounds or self.references or any(self.promises))
         share = key_monitor.SHADOWS if drops else min(1.0, _COMPARED / new.rows)
-        seen, broken = key_monitor.key_distances(new, stored, share, every=True), list[Rejected]()
+        seen, broken = key_monitor.key_distances(new, stems[side], share, every=True), list[Rejected]()
         monitor.see_keys(side, seen.times)
-        for promise in self._found(side, self.bounds):
+        for promise in in_force:
             wrong = (seen.repeated if promise.kind == "clustered" else seen.inverted) > promise.within
             if wrong.any() and self.spill != UNBOUNDED:
                 monitor.leave_out(int(wrong.sum()), int(key_monitor.shadows(seen.hashes[wrong]).sum()))
                 reason = f"a row of {self.spec.sides[side].name} breaks the constraint that was found: {promise.kind} by key"
                 broken.append(failed_pairs(seen.at[wrong], (reason,) * int(wrong.sum())))
         return broken
+
+    def _keys_matter(self, side: int, stems: Mapping[int, Stem]) -> bool:
+        """Whether a good part of the stored rows wait for a side, and long."""
+        rows = sum(stem.rows for stem in stems.values())
+        waiting = rows - stems[side].rows
+        return waiting >= _FEW * rows and not wait_briefly(
+            self.bounds, side, len(self.spec.sides), self.longest_stored
+        )
 
     def _found(self, side: int, bounds: Sequence[PartnerBound]) -> tuple[FoundPromise, ...]:
         """What was found of the keys of a side."""

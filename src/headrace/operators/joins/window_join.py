@@ -167,7 +167,7 @@ class WindowJoin(JoinOperator):
                     profiles.add(name_of_side(self.id, index), probing.observation())
                 counts = counts.plus(sum(probing.probed) + probing.profiled, probing.compared)
             new = rows if rows is not None and searching is arrived else Sorted.of(arrived, lookback)
-            rejected += [] if advance.split_keys else self.compare_keys(new, index, stems[index])
+            rejected += [] if advance.split_keys else self.compare_keys(new, index, stems)
             cached.add(new, index, emitted)
         cached.leave(advance)
         if (monitor := self._monitor()) is not None:
@@ -238,14 +238,14 @@ class WindowJoin(JoinOperator):
         sides = self.spec.sides
         return in_force().monitor(self.id, len(sides), every=self.finds_bounds) if sides[0].keys else None
 
-    def compare_keys(self, new: Sorted, side: int, stored: Stem) -> list[Rejected]:
+    def compare_keys(self, new: Sorted, side: int, stems: Mapping[int, Stem]) -> list[Rejected]:
         """Measure, of a sample of the new rows of a side, how they follow by key those before them, where a bound on that could shorten what
         is stored. Returns the rows that break one that is in force.
         """
         monitor = self._monitor()
         if monitor is not None and monitor.sees_keys and self.shows_distances(side):
             share = min(1.0, SAMPLED / new.rows)
-            monitor.see_keys(side, key_distances(new, stored, share, every=False).times)
+            monitor.see_keys(side, key_distances(new, stems[side], share, every=False).times)
         return []
 
     def shows_distances(self, side: int) -> bool:

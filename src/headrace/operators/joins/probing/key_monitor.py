@@ -66,8 +66,9 @@ def key_distances(new: Sorted, stem: Stem, share: float, *, every: bool) -> KeyD
     else:
         hashes, at = new.hash, new.at
     repeated = np.full(len(at), NONE)
-    before = [(piece.hash, piece.at) for piece in stem.pieces]
-    repeated[is_compared] = from_first(hashes[is_compared], at[is_compared], before)
+    if is_compared.any():
+        before = [(piece.hash, piece.at) for piece in stem.pieces]
+        repeated[is_compared] = from_first(hashes[is_compared], at[is_compared], before)
     of_shadows = [_shadows_of(piece) for piece in (*stem.pieces, new)]
     seen_hashes, seen_at = (np.concatenate(parts) for parts in zip(*of_shadows, strict=True))
     seen = numbers_of_hashes(seen_hashes), seen_at

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any, Final
 
-from headrace.adaptive.constraints.partner_delays import DelayEstimate, Delays, PartnerBound
+from headrace.adaptive.constraints.partner_delays import DelayEstimate, Delays, PartnerBound, wait_briefly
 from headrace.observation import NO_DELAY, DelayObservation
 from headrace.operators.joins.probing import key_monitor
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -105,10 +105,22 @@ class JoinEstimates:
     _known: dict[PartnerBound, DelayEstimate] = field(default_factory=dict)
 
     def take(self, seen: DelayObservation, longest: Duration | None) -> tuple[PartnerBound, ...]:
-        """The bounds after an epoch."""
+        """The bounds after an epoch. Those of the keys of sides that others wait for briefly are left, as they would save next to nothing."""
         for unknown, delays in _delays(seen):
             self._known.setdefault(unknown, DelayEstimate(unknown)).observe(delays, longest)
-        return tuple(estimate.bound for estimate in self._known.values())
+        bounds = [estimate.bound for estimate in self._known.values()]
+        sides = range(len(seen.punctuations))
+        brief = {side for side in sides if wait_briefly(bounds, side, len(sides), longest)}
+        passed_over = {side for side in sides if seen.rows[side] and not _are_compared(seen, side)}
+        left = [
+            unknown
+            for unknown, estimate in self._known.items()
+            if unknown.kind != "partner"
+            and (unknown.parent in brief or (unknown.parent in passed_over and estimate.bound.within is None))
+        ]
+        for unknown in left:  # measured from the start, if its keys are compared again
+            del self._known[unknown]
+        return tuple(estimate.bound for estimate in self._known.values()) if left else tuple(bounds)
 
     def begin_with(self, bounds: Iterable[PartnerBound]) -> JoinEstimates:
         """Estimates with these bounds in force."""
@@ -116,6 +128,11 @@ class JoinEstimates:
             unknown = PartnerBound(bound.parent, bound.child, kind=bound.kind)
             self._known[unknown] = DelayEstimate(bound)
         return self
+
+
+def _are_compared(seen: DelayObservation, side: int) -> bool:
+    """Whether new rows of a side were compared by their keys; joins pass over those that would finish few rows."""
+    return bool(seen.keys) and seen.keys[side].latest != NO_DELAY
 
 
 def _delays(seen: DelayObservation) -> Iterator[tuple[PartnerBound, Delays]]:
