@@ -13,6 +13,7 @@ import sys
 from benchmarks import data, folders, quiet, report
 from benchmarks.environments import NotHere
 from benchmarks.suite.adapt import adapt
+from benchmarks.suite.adaptive_counts import adaptive_counts
 from benchmarks.suite.adaptive_filters import adaptive_filters
 from benchmarks.suite.alerts import alerts
 from benchmarks.suite.backfill import backfill
@@ -113,6 +114,7 @@ SUITE = {
     "adapt": adapt,
     "crossover": crossover,
     "adaptive-filters": adaptive_filters,
+    "adaptive-counts": adaptive_counts,
     "constraints": constraints,
     "join-orders": join_orders,
     "caches": caches,
@@ -145,6 +147,13 @@ EXPERIMENTS = {
     "E13": "late-union",
 }
 """Experiments of Li, Window Queries over Data Streams (2008), by the benchmark that repeats them."""
+BARS = {
+    **dict.fromkeys(("B1", "B4", "B5", "B10", "B11", "B17"), "adaptive-counts"),
+    **dict.fromkeys(("B2", "B3", "B6"), "adaptive-filters"),
+    **dict.fromkeys(("B7", "B8", "B9"), "caches"),
+    **dict.fromkeys(("B12", "B13", "B14", "B15", "B16", "B18"), "constraints"),
+}
+"""Bars from the experiments of Babu, Adaptive Query Processing in Data Stream Management Systems (2005), by the benchmark that measures them."""
 
 QUICK_ROWS = 50_000
 MISSED, REFUSED = 1, 3
@@ -156,7 +165,7 @@ _PATIENCE_SECONDS = 180.0
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", help=f"of {', '.join(SUITE)}, or {', '.join(EXPERIMENTS)} (default: all)"
+        "names", nargs="*", help=f"of {', '.join((*SUITE, *EXPERIMENTS, *BARS))} (default: all)"
     )
     default = int(os.environ.get("HEADRACE_BENCH_ROWS", data.ROWS))
     parser.add_argument("--rows", type=int, default=default, help="at most, for every contender")
@@ -168,7 +177,7 @@ def main() -> int:
         "--anyway", action="store_true", help="where the load is too high: write to .bench/results"
     )
     options = parser.parse_args()
-    names = [EXPERIMENTS.get(name, name) for name in options.names]
+    names = [(EXPERIMENTS | BARS).get(name, name) for name in options.names]
     if unknown := set(names) - SUITE.keys():
         parser.error(f"expected names of {', '.join(SUITE)}, found {', '.join(sorted(unknown))}")
     if options.quick:

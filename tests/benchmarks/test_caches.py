@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from benchmarks.cache_traces import CHAIN, CHAIN_ORDERS, OF_R, OF_T, SIZE, chain, costs_by_chunk
 from benchmarks.caches_replay import CachesReplay
 from benchmarks.join_traces import (
     POINTS,
@@ -16,32 +17,11 @@ from benchmarks.join_traces import (
     counted,
     distributions,
     drawn,
-    in_turn,
     trees,
     updates,
 )
 from headrace.adaptive.caches.cost_model import CacheCosts, value_of
 from headrace.adaptive.caches.estimates import PipelineProfile, load_of
-from headrace.adaptive.caches.global_caches import GlobalSegment
-from headrace.adaptive.caches.segments import Equality, Orders, Segment
-from headrace.adaptive.caches.traced_join import TracedJoin
-
-ORDERS: Orders = ((1, 2), (0, 2), (1, 0))
-CHAIN: tuple[Equality, ...] = (((0, "A"), (1, "A")), ((1, "B"), (2, "B")))
-OF_T = GlobalSegment(Segment(2, 0, 1, (0, 1)), (0, 1))
-OF_R = GlobalSegment(Segment(0, 0, 1, (1, 2)), (0, 1, 2))
-SIZE = 100
-
-
-def chain(rows: int, burst: tuple[int, int] = (0, 0), repeats: int = 5) -> list[Update]:
-    """R(A) ⋈ S(A, B) ⋈ T(B), of T each value several times in a row; within the burst R has twenty times as many rows, of few values."""
-    draws = [in_turn(SIZE, 1, ("A",)), in_turn(SIZE, 1, ("A", "B")), in_turn(SIZE, repeats, ("B",))]
-    calm, bursting = (1.0, 1.0, 5.0), (20.0, 1.0, 5.0)
-
-    def rates(number: int) -> tuple[float, ...]:
-        return bursting if burst[0] <= number < burst[1] else calm
-
-    return list(updates(draws, rates, (SIZE,) * 3, rows, np.random.default_rng(3)))
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -95,13 +75,13 @@ def profiled(replay: CachesReplay, trace: list[Update]) -> list[PipelineProfile]
 
 def test_the_cost_model_gives_what_forced_use_costs_and_estimates_of_misses_are_careful() -> None:
     trace = chain(4000)
-    replay = CachesReplay(CHAIN, ORDERS, quota=0, chunk=len(trace))
+    replay = CachesReplay(CHAIN, CHAIN_ORDERS, quota=0, chunk=len(trace))
     replay.run(trace)  # one chunk, in which nothing is used and all keys are watched
     arriving = [sum(window == one for window, _, sign in trace if sign) for one in range(3)]
     profiles = profiled(replay, trace)
     (estimated,) = replay.values(profiles, arriving).values()
-    plain = counted(trace, CHAIN, Plan(ORDERS)).counts.cost
-    forced = counted(trace, CHAIN, Plan(ORDERS, (OF_T,)))
+    plain = counted(trace, CHAIN, Plan(CHAIN_ORDERS)).counts.cost
+    forced = counted(trace, CHAIN, Plan(CHAIN_ORDERS, (OF_T,)))
     misses = 1 - forced.counts.hits / forced.counts.lookups
     exact = value_of(load_of(profiles, arriving), OF_T.segment, CacheCosts(1, 1, misses))
     assert exact.net == pytest.approx(plain - forced.counts.cost, rel=0.01)
@@ -114,7 +94,7 @@ def test_after_a_burst_begins_the_choice_is_soon_as_good_as_the_better_fixed_pla
     """Before: T looks up R ⋈ S. Then R bursts, and looks up (S ⋈ T) ⋉ R. An interval is ten chunks."""
     rows, start = 8000, 4000
     trace = chain(rows, (start, rows))
-    replay = CachesReplay(CHAIN, ORDERS, quota=6)
+    replay = CachesReplay(CHAIN, CHAIN_ORDERS, quota=6)
     replay.run(trace)
     begins = 2 * start // replay.chunk
     assert replay.plans[begins - 1] == {OF_T.segment}
@@ -125,18 +105,3 @@ def test_after_a_burst_begins_the_choice_is_soon_as_good_as_the_better_fixed_pla
     assert best >= 0.9 * sum(replay.costs[settled:])
     assert sum(replay.costs) < 0.9 * min(sum(costs) for costs in fixed.values())
     assert all(replay.costs)
-
-
-def costs_by_chunk(trace: list[Update], cache: GlobalSegment, chunk: int) -> list[int]:
-    """The costs of a plan with one cache from the first update on."""
-    join, costs = TracedJoin(CHAIN, ORDERS), []
-    join.use(cache)
-    filled = [update for update in trace if not update[2]]
-    for window, row, _ in filled:
-        join.hold(window, row)
-    for number, update in enumerate(trace[len(filled) :]):
-        before = join.counts.cost
-        join.change(*update)
-        costs += [0] if number % chunk == 0 else []
-        costs[-1] += join.counts.cost - before
-    return costs

@@ -2,63 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import numpy as np
 import pytest
 
+from benchmarks.cache_traces import cost, instances, plain_costs
 from headrace.adaptive.caches.adaptive_selection import CacheSelection, State
 from headrace.adaptive.caches.cost_model import CacheCosts, CacheValue, PipelineLoad, segment_cost, value_of
 from headrace.adaptive.caches.offline_selection import (
-    Candidate,
     Chosen,
     by_dynamic_programming,
     exhaustively,
     greedily,
-    is_shared,
-    net_value,
     select,
 )
 from headrace.adaptive.caches.segments import Orders, Segment, candidates
-
-Instance = tuple[PipelineLoad, list[Candidate]]
-
-
-def instances(count: int, *, shared: bool) -> Iterator[Instance]:
-    """Random joins of four to six windows, with rates and costs over three orders of magnitude, that have candidates."""
-    rng = np.random.default_rng(11)
-    while count:
-        windows = int(rng.integers(4, 7))
-        orders: Orders = tuple(
-            tuple(int(other) for other in rng.permutation([one for one in range(windows) if one != window]))
-            if rng.random() < 0.3
-            else tuple(other for other in range(windows) if other != window)
-            for window in range(windows)
-        )
-        rates, costs = (10 ** rng.uniform(-1, 2, (windows, windows)) for _ in range(2))
-        load = PipelineLoad(tuple(map(tuple, rates.tolist())), tuple(map(tuple, costs.tolist())))
-        found = []
-        for number, segment in enumerate(candidates(orders)):
-            cache = CacheCosts(0.5, 0.5, float(rng.random()))
-            group = str(segment.windows) if shared else str(number)
-            found.append(Candidate(segment, value_of(load, segment, cache), group))
-        if found and len(found) <= 12 and is_shared(found) == shared:
-            count -= 1
-            yield load, found
-
-
-def plain(load: PipelineLoad) -> dict[tuple[int, int], float]:
-    windows = len(load.rates)
-    return {
-        (pipeline, place): load.plain(pipeline, place)
-        for pipeline in range(windows)
-        for place in range(windows - 1)
-    }
-
-
-def cost(load: PipelineLoad, found: Sequence[Candidate], chosen: Chosen) -> float:
-    """Of all processing: what is not saved."""
-    return sum(plain(load).values()) - net_value([one for one in found if one.segment in chosen])
 
 
 def test_without_shared_caches_dynamic_programming_finds_the_best_of_all_sets() -> None:
@@ -66,7 +23,7 @@ def test_without_shared_caches_dynamic_programming_finds_the_best_of_all_sets() 
         assert cost(load, found, by_dynamic_programming(found)) == pytest.approx(
             cost(load, found, exhaustively(found))
         )
-        assert select(found, plain(load)) == by_dynamic_programming(found)
+        assert select(found, plain_costs(load)) == by_dynamic_programming(found)
 
 
 def test_with_shared_caches_greedy_costs_at_most_half_more_than_the_best() -> None:
@@ -74,7 +31,7 @@ def test_with_shared_caches_greedy_costs_at_most_half_more_than_the_best() -> No
     for load, found in instances(300, shared=True):
         best = exhaustively(found)
         assert cost(load, found, best) <= cost(load, found, by_dynamic_programming(found)) + 1e-9
-        ratios.append(cost(load, found, greedily(found, plain(load))) / cost(load, found, best))
+        ratios.append(cost(load, found, greedily(found, plain_costs(load))) / cost(load, found, best))
         missed += best != by_dynamic_programming(found)
     assert missed  # sharing matters
     assert min(ratios) >= 1 - 1e-9
@@ -84,7 +41,7 @@ def test_with_shared_caches_greedy_costs_at_most_half_more_than_the_best() -> No
 
 def test_chosen_caches_do_not_overlap() -> None:
     for load, found in instances(100, shared=True):
-        for chosen in (exhaustively(found), greedily(found, plain(load))):
+        for chosen in (exhaustively(found), greedily(found, plain_costs(load))):
             assert not any(one.overlaps(other) for one in chosen for other in chosen if one != other)
 
 
