@@ -50,7 +50,8 @@ class StreamScan(_Source):
     """All rows of a stream, in the order (event time, position).
 
     `channel` is one of: accepted rows, late rows or rejected ones. `table` has the
-    stream's columns. `time` is None when the stream stamps arrival times.
+    stream's columns. `time` is None when the stream stamps arrival times. `reducer` is the lower-case name of the reducer whose copy of the
+    archive is read, "" for the archive itself.
     """
 
     name: str
@@ -58,6 +59,7 @@ class StreamScan(_Source):
     table: Schema
     time: str | None
     channel: Choice["rows", "late", "rejects"] = "rows"
+    reducer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
-from headrace.catalog.definition_json import from_json, settings_from_json, to_json
+from headrace.catalog.definition_json import from_json, reducer_from_json, settings_from_json, to_json
 from headrace.catalog.definitions import (
     FunctionDefinition,
     QueryDefinition,
@@ -162,6 +162,8 @@ class Catalog:
         match kind:
             case "create_stream":
                 stream = from_json(StreamDefinition, entry["stream"])
+                if (replaced := self.stream(stream.name)) is not None:
+                    stream = replace(stream, reducers=replaced.reducers)
                 streams = {**self.streams, stream.name.lower(): stream}
                 return replace(
                     after, streams=streams, sample_rates=_without_key(self.sample_rates, stream.name)
@@ -170,6 +172,8 @@ class Catalog:
                 return replace(
                     after, sample_rates={**self.sample_rates, entry["name"].lower(): entry["keep"]}
                 )
+            case "put_reducer" | "drop_reducer":
+                return self._with_reducer(after, entry)
             case "put_relation":
                 relation = from_json(RelationDefinition, entry["relation"])
                 previous = self.relation(relation.name)
@@ -186,6 +190,17 @@ class Catalog:
                     return replace(after, ignored_entries=(*self.ignored_entries, ordinal))
                 return replace(after, **self._without(entry["kind"], entry["name"].lower()))
         raise CorruptStore(f"entry {ordinal} of the query log is of the unknown kind '{kind}'")
+
+    def _with_reducer(self, after: Catalog, entry: Mapping[str, Any]) -> Catalog:
+        """With a stream's new reducer, or without one that it had."""
+        stream = self.stream(entry["stream"])
+        if stream is None:
+            return replace(after, ignored_entries=(*self.ignored_entries, self.position))
+        new = [reducer_from_json(entry["reducer"])] if entry["do"] == "put_reducer" else []
+        name = (new[0].name if new else entry["name"]).lower()
+        others = [reducer for reducer in stream.reducers if reducer.name.lower() != name]
+        stream = replace(stream, reducers=(*others, *new))
+        return replace(after, streams={**self.streams, stream.name.lower(): stream})
 
     def _without(self, kind: str, name: str) -> dict[str, Any]:
         room = {"stream": "streams", "relation": "relations"}[kind]

@@ -26,13 +26,22 @@ from headrace.catalog.definitions import (
     TimeExpression,
     WindowDefinition,
 )
+from headrace.catalog.reductions import Counted, Load, Reducer, Reduction
 from headrace.schema import Field, Schema, Type, array, struct
 
 _Definition = TypeVar(
     "_Definition", StreamDefinition, RelationDefinition, QueryDefinition, FunctionDefinition, WindowDefinition
 )
 _LATER: Final = {
-    StreamDefinition: {"blocks_by", "constraints", "keep", "latency", "reduce", "time_expression"},
+    StreamDefinition: {
+        "blocks_by",
+        "constraints",
+        "keep",
+        "latency",
+        "reduce",
+        "reducers",
+        "time_expression",
+    },
     QueryDefinition: {
         "owner",
         "tags",
@@ -130,6 +139,31 @@ def _action(value: Mapping[str, Any]) -> ActionDefinition:
     return ActionDefinition(**{**value, "options": tuple((name, text) for name, text in value["options"])})
 
 
+def _reduction(value: Any) -> Reduction | None:
+    """A reduction; older versions had ages alone."""
+    if value is None:
+        return None
+    parts = {"ages": value} if isinstance(value, list) else value
+    load, counted = parts.get("load"), parts.get("counted")
+    return Reduction(
+        tuple((age, share) for age, share in parts["ages"]),
+        None if load is None else Load(**load),
+        None if counted is None else Counted(**{**counted, "columns": tuple(counted["columns"])}),
+    )
+
+
+def reducer_from_json(value: Mapping[str, Any]) -> Reducer:
+    """A reducer of a stream, from the values of an entry of the log."""
+    reduction = _reduction(value["reduction"])
+    assert reduction is not None
+    return Reducer(value["name"], reduction)
+
+
+def reducer_to_json(reducer: Reducer) -> dict[str, Any]:
+    """The inverse."""
+    return asdict(reducer)
+
+
 def _join_tree(value: Mapping[str, Any]) -> JoinTree:
     return JoinTree(**{**value, "groups": tuple(map(tuple, value["groups"]))})
 
@@ -145,7 +179,8 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "tags": tuple,
     "join_sizes": tuple,
     "join_trees": lambda value: tuple(map(_join_tree, value)),
-    "reduce": lambda value: tuple((age, share) for age, share in value),
+    "reduce": _reduction,
+    "reducers": lambda value: tuple(map(reducer_from_json, value)),
     "actions": lambda value: tuple(map(_action, value)),
     "constraints": lambda value: tuple(map(_clause(StreamConstraint), value)),
 }

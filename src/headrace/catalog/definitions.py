@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal as Choice
 
 from headrace.algebra.windows.user_code import Code
+from headrace.catalog.reductions import Reducer, Reduction
 from headrace.schema import Schema, Type
 from headrace.time import DAY, Duration, render_duration
 
@@ -137,8 +138,8 @@ class StreamDefinition:
     archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive; `blocks_by`: the
     column of which rows with equal values are in the same part, None where each row is drawn by itself. `keep`: the
     share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`. `latency`: how long
-    rows may wait for others to be read in the same epoch. `reduce`: the share of its rows that the archive drops from an age on,
-    as ascending (age, share). `constraints` are declared by CONSTRAINT.
+    rows may wait for others to be read in the same epoch. `reduce`: what is kept of the archive; None is all of it.
+    `constraints` are declared by CONSTRAINT. `reducers` are those of CREATE REDUCER, each with a copy of the archive.
     """
 
     name: str
@@ -158,9 +159,10 @@ class StreamDefinition:
     keep: float = 1.0
     time_expression: TimeExpression | None = None
     latency: Duration = 0
-    reduce: tuple[tuple[Duration, float], ...] = ()
+    reduce: Reduction | None = None
     constraints: tuple[StreamConstraint, ...] = ()
     blocks_by: str | None = None
+    reducers: tuple[Reducer, ...] = ()
 
     @property
     def event_time(self) -> str | None:

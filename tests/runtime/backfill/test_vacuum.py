@@ -21,9 +21,10 @@ from headrace.archive.prefixes import Prefixes
 from headrace.archive.runs import POSITION
 from headrace.errors import UserError
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
-from headrace.runtime.backfill.vacuum import Segment, Vacuum, segments_of
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.reduction.segments import Segment, segments_of
+from headrace.runtime.reduction.vacuum import Vacuum
 from headrace.time import SECOND
 
 START = 1_699_999_200 * SECOND

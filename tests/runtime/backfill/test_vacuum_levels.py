@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from headrace.archive.blocks import Blocks, hashes_of, seed_of
 from headrace.archive.runs import BLOCK, POSITION, Order, randomised
-from headrace.runtime.backfill.vacuum import Vacuum, segments_of
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan import plan_files
+from headrace.runtime.reduction.segments import segments_of
+from headrace.runtime.reduction.vacuum import Vacuum
 from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
 from tests.runtime.backfill.test_vacuum import HOUR_ROWS, ages, asked, fill, hour, opened

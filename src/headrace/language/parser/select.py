@@ -212,7 +212,8 @@ def _named(cursor: Cursor) -> Source:
         channel = "late"
     elif cursor.accept("REJECTS"):
         channel = "rejects"
-    return Source(name, alias, None, channel, span)
+    reducer = cursor.name("the name of a reducer") if cursor.accept("REDUCED", "BY") else None
+    return Source(name, alias, None, channel, span, reducer=reducer)
 
 
 def _united(cursor: Cursor) -> Source:

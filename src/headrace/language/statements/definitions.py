@@ -16,7 +16,8 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     TimeExpression,
 )
-from headrace.errors import Span, did_you_mean
+from headrace.catalog.reductions import Reduction
+from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.binder.expressions.expression_binder import bind_condition
 from headrace.language.parser.expressions import expression
 from headrace.language.parser.type_names import column_type
@@ -29,6 +30,7 @@ from headrace.language.statements.clauses.progress_clauses import (
     once,
     progress_clause,
 )
+from headrace.language.statements.clauses.reductions import reduction, with_columns
 from headrace.language.statements.options import checked_zone, interval_option, option_list, taken
 from headrace.language.syntax.ast import Expr
 from headrace.language.syntax.cursor import Cursor
@@ -37,7 +39,6 @@ from headrace.time import DAY, Duration
 
 _MOST_BLOCKS: Final = 1024
 _DECIMAL: Final = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
-_REDUCTION: Final = re.compile(r"(uniform|age)\s*\((.*)\)", re.IGNORECASE)
 _TEXTS: Final = ("csv", "json")
 _ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
     "copy": "copy",
@@ -108,7 +109,7 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
         1.0 if keep is None else sample_rate_option(cursor, keep, clauses.places["keep"]),
         clauses.time if isinstance(clauses.time, TimeExpression) else None,
         0 if latency is None else interval_option(cursor, "latency", latency, clauses.places["latency"]),
-        () if reduce is None else _reduction(cursor, reduce, blocks, clauses.places["reduce"]),
+        None if reduce is None else _reduction(cursor, reduce, blocks, schema, clauses.places["reduce"]),
         tuple(clauses.constraints),
         None
         if blocks_by is None
@@ -288,25 +289,15 @@ def _blocks_by(cursor: Cursor, text: str, blocks: str | None, schema: Schema, at
     return field.name
 
 
-def _reduction(cursor: Cursor, text: str, blocks: str | None, at: Span) -> tuple[tuple[Duration, float], ...]:
-    """`uniform(0.75)` or `age(7 DAYS 0.5, 30 DAYS 0.9)`: from which age on the archive drops which share of its rows."""
-    remedy = "Write reduce 'uniform(0.75)' or reduce 'age(7 DAYS 0.5, 30 DAYS 0.9)'."
-    match = _REDUCTION.fullmatch(text.strip())
-    if match is None:
-        raise cursor.error(f"'{text}' is no reduction of the archive", at, remedy)
-    steps = []
-    for part in match[2].split(","):
-        age, _, share = part.strip().rpartition(" ")
-        if not _DECIMAL.fullmatch(share) or not 0 < float(share) < 1:
-            raise cursor.error(f"reduce drops a share between 0 and 1, not '{share}'", at, remedy)
-        if bool(age) != (match[1].lower() == "age"):
-            raise cursor.error(f"'{part.strip()}' is no step of {match[1].lower()}", at, remedy)
-        steps.append((interval_option(cursor, "reduce", age, at) if age else 0, float(share)))
-    if steps != sorted(set(steps)) or [share for _, share in steps] != sorted({share for _, share in steps}):
-        raise cursor.error("older rows are reduced further: ages and shares must ascend", at, remedy)
+def _reduction(cursor: Cursor, text: str, blocks: str | None, schema: Schema, at: Span) -> Reduction:
+    """What is kept of the archive."""
+    parsed = reduction(cursor, text, at)
     if blocks is None or blocks == "1":
         raise cursor.error("only an archive with blocks can be reduced", at, "Add the option blocks '16'.")
-    return tuple(steps)
+    try:
+        return with_columns(parsed, schema)
+    except UserError as error:
+        raise cursor.error(error.message, at, error.remedy) from None
 
 
 def _check_path(cursor: Cursor, using: str, options: dict[str, str]) -> None:

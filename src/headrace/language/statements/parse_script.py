@@ -10,6 +10,7 @@ from typing import Final
 from typing import Literal as Choice
 
 from headrace.catalog.definitions import QueryDefinition
+from headrace.catalog.reductions import Reducer
 from headrace.errors import did_you_mean
 from headrace.language.parser.durations import instant
 from headrace.language.parser.expressions import expression
@@ -18,6 +19,7 @@ from headrace.language.parser.subqueries import at_select
 from headrace.language.parser.windows import bracket, part_of_window
 from headrace.language.statements.actions import then_clauses
 from headrace.language.statements.clauses.accepted_error import accepted_error
+from headrace.language.statements.clauses.reductions import reduction
 from headrace.language.statements.definitions import relation, stream, stream_options
 from headrace.language.statements.options import checked_zone
 from headrace.language.statements.query_filter import selection
@@ -27,10 +29,12 @@ from headrace.language.statements.statement import (
     AlterQuery,
     Ask,
     CreateQuery,
+    CreateReducer,
     CreateRelation,
     CreateStream,
     Describe,
     Drop,
+    DropReducer,
     ExplainAdaptive,
     ExplainAll,
     ExplainQuery,
@@ -98,10 +102,12 @@ def _statement(cursor: Cursor) -> Statement:
 
 def _create(cursor: Cursor) -> Statement:
     replacing = cursor.accept("OR", "REPLACE")
-    if not cursor.at_any("STREAM", "RELATION", "QUERY"):
-        raise cursor.expected("STREAM, RELATION or QUERY after CREATE")
+    if not cursor.at_any("STREAM", "RELATION", "QUERY", "REDUCER"):
+        raise cursor.expected("STREAM, RELATION, QUERY or REDUCER after CREATE")
     kind = cursor.advance().upper
     _no_condition(cursor)
+    if kind == "REDUCER":
+        return _create_reducer(cursor, replacing)
     if kind == "STREAM":
         return CreateStream(stream(cursor), replacing)
     return (
@@ -109,6 +115,21 @@ def _create(cursor: Cursor) -> Statement:
         if kind == "RELATION"
         else _create_query(cursor, replacing)
     )
+
+
+def _create_reducer(cursor: Cursor, replacing: bool) -> CreateReducer:
+    name, stream_name = _reducer_of(cursor)
+    cursor.expect("AS", purpose=" and a reduction in quotes")
+    at = cursor.token.span
+    text = cursor.string("a reduction in quotes: AS 'rows(100 PER host EVERY 1 HOUR)'")
+    return CreateReducer(stream_name, Reducer(name, reduction(cursor, text, at)), replacing, at)
+
+
+def _reducer_of(cursor: Cursor) -> tuple[str, str]:
+    """`name ON stream`."""
+    name = cursor.name("the reducer's name")
+    cursor.expect("ON", purpose=" and the stream of the reducer")
+    return name, cursor.name("the stream's name")
 
 
 def _no_condition(cursor: Cursor) -> None:
@@ -203,9 +224,13 @@ _FORMS: Final[dict[str, Form]] = {"TEXT": "text", "DOT": "dot", "SVG": "svg"}
 def _drop(cursor: Cursor) -> Statement:
     if cursor.accept("QUERIES"):
         return _of_many(cursor, "drop")
+    if cursor.accept("REDUCER"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        name, stream_name = _reducer_of(cursor)
+        return DropReducer(stream_name, name, if_exists)
     kind = _KINDS.get(cursor.token.upper)
     if kind is None:
-        raise cursor.expected("STREAM, RELATION or QUERY after DROP")
+        raise cursor.expected("STREAM, RELATION, QUERY or REDUCER after DROP")
     cursor.advance()
     if_exists = cursor.accept("IF", "EXISTS")
     return Drop(kind, cursor.dotted_name(f"the {kind}'s name"), if_exists)

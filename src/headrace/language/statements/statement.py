@@ -15,6 +15,7 @@ from headrace.catalog.definitions import (
     RelationDefinition,
     StreamDefinition,
 )
+from headrace.catalog.reductions import Reducer
 from headrace.errors import Span
 from headrace.language.statements.query_filter import Selection
 from headrace.language.statements.query_options import QuerySettings
@@ -101,6 +102,25 @@ class SetStream(_Written):
 
     name: str
     keep: float
+
+
+@dataclass(frozen=True, slots=True)
+class CreateReducer(_Written):
+    """`CREATE [OR REPLACE] REDUCER name ON stream AS 'uniform(0.9)'`; `at` is the place of the reduction."""
+
+    stream: str
+    reducer: Reducer
+    replace: bool = False
+    at: Span = field(default=Span(0, 0), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropReducer(_Written):
+    """`DROP REDUCER [IF EXISTS] name ON stream`."""
+
+    stream: str
+    name: str
+    if_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +272,8 @@ Statement: TypeAlias = (
     | AlterQuery
     | Ask
     | SetStream
+    | CreateReducer
+    | DropReducer
     | SetWindow
     | RenameQuery
     | SetQuery

@@ -266,6 +266,8 @@ class Source:
     select: Select | None = None
     others: tuple[Source, ...] = ()
     sets: Sets | None = None
+    reducer: str | None = None
+    """REDUCED BY: whose copy of a stream's archive is read."""
 
 
 SetOperator: TypeAlias = Choice["UNION ALL", "UNION", "EXCEPT", "INTERSECT", "EXCEPT ALL", "INTERSECT ALL"]

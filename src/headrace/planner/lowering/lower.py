@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from headrace.algebra.query import Query, StreamScan
+from headrace.algebra.query import Query, StreamScan, every_node
 from headrace.algebra.windows.window import (
     Custom,
     Delta,
@@ -73,9 +73,19 @@ def lower(name: str, query: Query, operator_id: str, pairs_of: WindowJoin | None
     `pairs_of` is the join whose pairs the query reads, if one join of its own makes them.
     Raises `UnsupportedQuery` with the reason for a query without an operator.
     """
+    _refuse_reduced(query)
     lowering = Lowering(name, query, _meant(query), operator_id, pairs_of=pairs_of)
     rule = first_of(LOWERINGS, lowering)
     return rule.build(replace(lowering, rule=rule.name)).in_family()
+
+
+def _refuse_reduced(query: Query) -> None:
+    for scan in every_node(query):
+        if isinstance(scan, StreamScan) and scan.reducer:
+            raise UnsupportedQuery(
+                f"REDUCED BY {scan.reducer} reads a part of the archive: a standing query has every row of its stream",
+                remedy="Ask the archive: SELECT … REDUCED BY … WITHIN 2 PERCENT; or leave REDUCED BY out.",
+            )
 
 
 def combinations_of(query: Query, pairs_of: WindowJoin) -> frozenset[type]:

@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import OperatorObservation
 from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, retained
 from headrace.runtime.backfill.initial_progress import beyond
-from headrace.runtime.backfill.vacuum import Readers, without_dropped
 from headrace.runtime.epoch.observe import added, scans_of
 from headrace.runtime.epoch.task_orders import progress_before
 from headrace.runtime.home.home import Home
@@ -39,6 +39,7 @@ from headrace.runtime.progress.group_progress import group_punctuation_columns, 
 from headrace.runtime.progress.pane_layout import with_row_layout_states
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
+from headrace.runtime.reduction.segments import Readers, waiting_for, without_dropped
 from headrace.runtime.repair.repair_facts import with_repairs
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
@@ -161,7 +162,11 @@ def _without_expired(
     readers = archive_readers(after, plan, files.read)
     for name in sorted(names):
         stream, archive = plan.streams[name], after.lists.get(f"archive:{name}")
-        if archive is None or (stream.retain is None and stream.archive != "none") or stream.reduce:
+        if (
+            archive is None
+            or (stream.retain is None and stream.archive != "none")
+            or _is_reduced_by_age(stream)
+        ):
             continue
         committed = after.stream(name)
         horizon = FOREVER if stream.archive == "none" else committed.punctuation - (stream.retain or 0)
@@ -173,8 +178,13 @@ def _without_expired(
     return replace(after, lists=after.lists.changed(lists), streams=after.streams.changed(streams))
 
 
+def _is_reduced_by_age(stream: StreamDefinition) -> bool:
+    """Whether the vacuum takes all old entries of the archive, so that it drops those that have expired too."""
+    return stream.reduce is not None and stream.reduce.first_age is not None
+
+
 def archive_readers(manifest: Manifest, plan: EpochPlan, read: Read) -> Readers:
-    """The positions of the operators that read a stream's archive list, but of those that follow the stream."""
+    """The positions of the operators that read a stream's archive list, but of those that follow the stream; and of its copies."""
     index = index_of(plan)
     behind: dict[str, list[int]] = {}
     for id_, progress in manifest.operators.moving.items():
@@ -185,7 +195,9 @@ def archive_readers(manifest: Manifest, plan: EpochPlan, read: Read) -> Readers:
         unions = {union for union, _, _ in index.unions_with.get(stream, ())}
         epochs = [replayed for union in unions for replayed in behind.get(union, ())]
         first = [union_replay.first_from(archive, read, min(epochs))] if epochs else []
-        return behind.get(stream, []) + first
+        source = plan.streams.get(stream)
+        copied = [] if source is None else list(waiting_for(manifest, source))
+        return behind.get(stream, []) + first + copied
 
     return positions
 

@@ -26,7 +26,6 @@ from headrace.runtime.backfill.backfill_scheduler import Chunk, Position, Replay
 from headrace.runtime.backfill.former_states import under_current_names
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.backfill.replay import Archives
-from headrace.runtime.backfill.vacuum import Vacuuming
 from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.garbage_collection import Housekeeping
@@ -52,6 +51,7 @@ from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission
 from headrace.runtime.progress.group_progress import has_unheard_promises
 from headrace.runtime.progress.participants import backfilling
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.reduction.vacuuming import Vacuuming
 from headrace.runtime.repair.repair_epochs import Repairs
 from headrace.runtime.results.merging import Merging
 from headrace.runtime.samples.archive_files import ArchiveFiles
@@ -480,9 +480,10 @@ class Engine:
         """Publish the manifest of an epoch that took so many seconds, under the newest plan; what was measured, if it has rows about it."""
         files, work, intake = epoch.files, epoch.work, self.intake
         settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
-        settled = self.vacuuming.settled(settled, commit.archive_readers(settled, self.plan, files.read))
-        settled = self.archive_files.settled(self.merging.settled(settled, files), files)
         index, before, seen = index_of(self.plan), self.published, None
+        of_archives = commit.archive_readers(settled, self.plan, files.read)
+        settled = self.vacuuming.settled(settled, index.sources, of_archives)
+        settled = self.archive_files.settled(self.merging.settled(settled, files), files)
         finished = FinishedEpoch(work, epoch.receipts, seconds, self.clock())
         sources_of = lambda stream: index.clock_of(stream).sources  # noqa: E731
         settled = decided(settled, self.plan, finished, intake.waiting, sources_of)

@@ -39,6 +39,11 @@ def repeat_keys(stream: str, epoch: int, task: int) -> str:
     return f"state/keys/{file_name(stream)}/{_unique(epoch, task)}.run"
 
 
+def row_counts(stream: str, epoch: int) -> str:
+    """What was counted of a stream's archived rows, by which they are reduced."""
+    return f"state/counts/{file_name(stream)}/{_unique(epoch, 0)}.run"
+
+
 def segments(stream: str) -> str:
     """The folder of the rows that were pushed to a stream, by a program or by Spark."""
     return f"segments/{file_name(stream)}"

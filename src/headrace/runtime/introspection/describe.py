@@ -4,15 +4,17 @@ backfill lines.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.catalog.definitions import QueryDefinition, StreamDefinition
-from headrace.runtime.backfill.vacuum import Vacuum, segments_of
+from headrace.catalog.reductions import Reduction
 from headrace.runtime.home.home import Home
+from headrace.runtime.reduction.segments import ARCHIVE, Copy, Segment, copy_of, segments_of
+from headrace.runtime.reduction.vacuum import Vacuum
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant, render_duration, render_instant
@@ -28,19 +30,59 @@ def progress_table(
 def reduced_archives(
     home: Home, manifest: Manifest, streams: Collection[StreamDefinition]
 ) -> dict[str, dict[str, Any]]:
-    """Stream whose archive is reduced → its reduced segments, their rows, how many of these are stored, and what waits to be freed."""
+    """Stream whose archive is reduced, or has copies → its reduced segments, their rows, how many of these are stored, what waits to be
+    freed, the limit of bytes and how many are stored where there is one; and the same of each copy, with the entries that it lacks.
+    """
     vacuum = Vacuum(home, manifest, lambda *_: ())
-    segments = {stream.name: segments_of(manifest, stream.name) for stream in streams}
-    return {
-        stream.name: {
-            "segments": len(segments[stream.name]),
-            "rows": sum(segment.rows for segment in segments[stream.name]),
-            "stored": sum(segment.stored for segment in segments[stream.name]),
+    reduced = {}
+    for stream in streams:
+        segments = segments_of(manifest, stream.name)
+        if stream.reduce is None and not segments and not stream.reducers:
+            continue
+        reduced[stream.name] = {
+            **_kept(segments),
             "free": asdict(vacuum.free(stream)),
+            **_load(stream.reduce, vacuum.stored, stream, ARCHIVE),
+            "copies": dict(_copies(home, manifest, stream, vacuum)),
         }
-        for stream in streams
-        if stream.reduce or segments[stream.name]
+    return reduced
+
+
+def _kept(segments: Sequence[Segment]) -> dict[str, Any]:
+    return {
+        "segments": len(segments),
+        "rows": sum(segment.rows for segment in segments),
+        "stored": sum(segment.stored for segment in segments),
     }
+
+
+def _load(
+    reduction: Reduction | None,
+    stored: Callable[[StreamDefinition, str], int],
+    stream: StreamDefinition,
+    reducer: str,
+) -> dict[str, Any]:
+    """The bytes that are stored, where they have a limit."""
+    if reduction is None or reduction.load is None or reduction.load.bytes is None:
+        return {}
+    return {"bytes": stored(stream, reducer), "limit": reduction.load.bytes}
+
+
+def _copies(
+    home: Home, manifest: Manifest, stream: StreamDefinition, vacuum: Vacuum
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    length = home.list_of(manifest, f"archive:{stream.name}").length
+    for reducer in stream.reducers:
+        copy = copy_of(manifest, stream.name, reducer.name.lower()) or Copy(0, ())
+        yield (
+            reducer.name,
+            {
+                "reduction": str(reducer.reduction),
+                **_kept(copy.segments),
+                "behind": length - copy.next,
+                **_load(reducer.reduction, vacuum.stored, stream, reducer.name.lower()),
+            },
+        )
 
 
 def query_progress_table(query: QueryDefinition, progress: OperatorProgress | None) -> pa.Table:
@@ -88,6 +130,8 @@ def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
     if stream.blocks > 1:
         drawn = "rows" if stream.blocks_by is None else f"keys of {stream.blocks_by}"
         yield "archive", f"{stream.blocks} random blocks of {drawn}"
+    if stream.reduce is not None:
+        yield "reduction", str(stream.reduce)
     if once is not None:
         yield "deduplication", f"DEDUPLICATE BY {once}"
     yield from (("constraint", str(constraint)) for constraint in stream.constraints)
@@ -141,6 +185,11 @@ def _reduced_lines(reduced: Mapping[str, Any] | None) -> Iterator[tuple[str, str
             "waits for the vacuum",
             f"{free['rows']:,} rows, {free['bytes']:,} bytes, files: {free['files']}",
         )
+        if "limit" in reduced:
+            yield "stored of the limit", f"{reduced['bytes']:,} of {reduced['limit']:,} bytes"
+        for name, copy in reduced["copies"].items():
+            text = f"{copy['stored']:,} of {copy['rows']:,} rows, files: {copy['segments']}"
+            yield f"reduced by {name}", f"{copy['reduction']}: {text}, epochs behind: {copy['behind']}"
 
 
 def known_instant(at: Instant) -> str | None:

@@ -65,6 +65,8 @@ _DEFINITIONS: Final = (
     stmt.CreateRelation,
     stmt.SetWindow,
     stmt.SetStream,
+    stmt.CreateReducer,
+    stmt.DropReducer,
     stmt.Drop,
     stmt.RefreshRelation,
 )

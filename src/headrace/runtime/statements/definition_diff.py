@@ -41,7 +41,9 @@ _WORDS: Mapping[str, str] = {
     "actions": "THEN",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
-_IGNORED = frozenset({"name", "paused", "continues", "failure", "join", "join_sizes", "join_trees"})
+_IGNORED = frozenset(
+    {"name", "paused", "continues", "failure", "join", "join_sizes", "join_trees", "reducers"}
+)
 _LABELS = frozenset({"owner", "tags"})
 """Compared without case; the order of tags does not matter."""
 

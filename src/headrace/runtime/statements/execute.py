@@ -17,8 +17,7 @@ from headrace.catalog.catalog import Catalog, registration
 from headrace.catalog.definition_json import settings_to_json, to_json
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.connectors.records.options import settle
-from headrace.connectors.sources.listing import not_there_yet
-from headrace.connectors.sources.source_reader import read_all, require_usable
+from headrace.connectors.sources.source_reader import read_all
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_script import parse_script
@@ -47,6 +46,7 @@ from headrace.runtime.statements.definition_diff import differences, refuse_if_r
 from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.runtime.statements.query_choice import chosen
 from headrace.runtime.statements.show import show, users_of
+from headrace.runtime.statements.streams.stream_statements import StreamStatements
 from headrace.runtime.statements.synopsis_budget import affordable
 from headrace.runtime.statements.window_limits import require_few_windows, require_limited_join
 from headrace.schema import Schema
@@ -68,16 +68,17 @@ class Statements:
         report_sinks: Callable[[], list[dict[str, Any]]],
         actions: OpenActions,
     ) -> None:
-        self._pipeline, self._check_source, self._report_sinks = pipeline, check_source, report_sinks
+        self._pipeline, self._report_sinks = pipeline, report_sinks
         self._report_actions = actions.report
         self._action_rules = ActionRules(pipeline, actions.receivers)
         self._one_script = threading.RLock()
         """One script at a time: changes of another thread do not wait for this one's."""
         self._changes = CatalogChanges(pipeline)
+        self._of_streams = StreamStatements(self._changes, check_source)
         self._group = GroupCommit(self._changes, self._one_script)
         self._zone = "UTC"
         self._actions: dict[type, Callable[[Any], Outcome]] = {
-            stmt.CreateStream: self._create_stream,
+            stmt.CreateStream: self._of_streams.create,
             stmt.CreateRelation: self._create_relation,
             stmt.CreateQuery: self._create_query,
             stmt.AlterQuery: self._alter,
@@ -85,7 +86,9 @@ class Statements:
             stmt.SetQuery: self._set_query,
             stmt.SetActions: self._set_actions,
             stmt.SetWindow: self._set_window,
-            stmt.SetStream: self._set_stream,
+            stmt.SetStream: self._of_streams.set,
+            stmt.CreateReducer: self._of_streams.create_reducer,
+            stmt.DropReducer: self._of_streams.drop_reducer,
             stmt.Drop: self._drop,
             stmt.PauseQuery: self._pause,
             stmt.ResumeQuery: self._resume,
@@ -235,30 +238,7 @@ class Statements:
         with self._one_script:
             self._changes.find_out()
             definition = stream_from_keywords(name, schema, using, keywords, self._zone)
-            return self._put_stream(definition, replacing=False, is_frame=True)
-
-    def _create_stream(self, statement: stmt.CreateStream) -> Outcome:
-        return self._put_stream(statement.definition, replacing=statement.replace, is_frame=False)
-
-    def _put_stream(self, new: StreamDefinition, *, replacing: bool, is_frame: bool) -> Outcome:
-        definition = settle(new, Path.cwd())
-        existing = self._catalog.stream(definition.name)
-        if existing is not None and not differences(self._catalog, existing, definition):
-            return Outcome("create", definition.name, f"stream {definition.name} is there already")
-        require_free(self._catalog, definition.name, existing, definition, replacing)
-        require_name("stream", definition.name)
-        require_usable(definition)
-        dropped: list[dict[str, Any]] = []
-        if existing is not None and _rows_of(existing) != _rows_of(definition):
-            refuse_if_read(self._catalog, "stream", definition.name)
-            dropped = [{"do": "drop", "kind": "stream", "name": definition.name}]
-        if existing is not None and existing.constraints != definition.constraints:
-            refuse_if_read(self._catalog, "stream", definition.name, "constraints")
-        if not is_frame:
-            self._check_source(definition)
-        self._changes.log(*dropped, {"do": "create_stream", "stream": to_json(definition)})
-        message = f"stream {definition.name} created"
-        return Outcome("create", definition.name, message, warning=not_there_yet(definition))
+            return self._of_streams.put(definition, replacing=False, is_frame=True)
 
     def _create_relation(self, statement: stmt.CreateRelation) -> Outcome:
         definition = settle(statement.definition, Path.cwd())
@@ -398,14 +378,6 @@ class Statements:
             "alter", statement.new_name, f"query {existing.definition.name} is now {statement.new_name}"
         )
 
-    def _set_stream(self, statement: stmt.SetStream) -> Outcome:
-        """In force from the next epoch on; earlier rows stay as they were sampled."""
-        existing = self._catalog.require_stream(statement.name)
-        if self._catalog.sample_rate_of(existing.name) != statement.keep:
-            self._changes.log({"do": "keep", "name": existing.name, "keep": statement.keep})
-        message = f"stream {existing.name} keeps {statement.keep:g} of its rows for queries WITH SHEDDING"
-        return Outcome("alter", existing.name, message)
-
     def _set_query(self, statement: stmt.SetQuery) -> Outcome:
         """Expired results do not come back; none expires before the next epoch."""
         existing, settings = self._catalog.require_query(statement.name).definition, statement.settings
@@ -483,11 +455,6 @@ class Statements:
         home = self._pipeline.home
         operator, query = self._pipeline.operator_and_query(statement.name)
         return Outcome.answer(statement.name, answer_within(home, operator, query, statement.last))
-
-
-def _rows_of(definition: StreamDefinition) -> tuple[object, ...]:
-    """The columns, what gives a row its event time, and its random part: state and archive depend on them."""
-    return definition.schema, definition.time, definition.time_expression, definition.blocks_by
 
 
 def _require_texts(name: object, select: object) -> None:

@@ -30,9 +30,9 @@ FOLDERS: Final = ("archive/", "lists/", "results/", "samples/", "state/")
 def retired(before: Manifest, after: Manifest, read: Read, root: str) -> set[str]:
     """Names in `FOLDERS` that `before` needs and `after`, a later manifest of the same home, does not."""
     names = _of_state(before, after) - _of_state(after, before)
-    for fact, value in before.facts.items():
-        if value != (changed := after.facts.get(fact)):
-            names |= set(names_in(value, root)) - set(names_in(changed, root))
+    changed = [value for fact, value in before.facts.items() if value != after.facts.get(fact)]
+    if gone := {name for value in changed for name in names_in(value, root)}:
+        names |= gone - set(names_in(dict(after.facts), root))  # several facts may name one file
     expiring = (*before.facts.get(EXPIRED, {}), *after.facts.get(EXPIRED, {}))
     for name in {*after.lists.changed_since(before.lists), *expiring}:
         listed, shorter = before.lists.get(name), after.lists.get(name)

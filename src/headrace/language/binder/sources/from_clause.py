@@ -13,6 +13,7 @@ from headrace.algebra.expressions.expression import Column, Expression, conjunct
 from headrace.algebra.functions.resolve import UserFunction
 from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
 from headrace.algebra.windows.window import CHANGE, Changing, Session, TimeSlide, Unbounded, Window
+from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import UserError, did_you_mean
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, joined, located
 from headrace.language.binder.expressions.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
@@ -232,9 +233,11 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
         alias = source.alias or stream.name
         if source.channel == "rejects":
             return StreamScan(stream.name, alias, REJECTS, None, "rejects")
-        return StreamScan(stream.name, alias, stream.schema, stream.time, source.channel)
-    if source.channel != "rows":
-        raise UserError(f"only a stream has {source.channel.upper()}, and '{source.name}' is none")
+        reducer = _reducer(source, stream)
+        return StreamScan(stream.name, alias, stream.schema, stream.time, source.channel, reducer)
+    if source.channel != "rows" or source.reducer is not None:
+        what = "reducers" if source.reducer is not None else source.channel.upper()
+        raise UserError(f"only a stream has {what}, and '{source.name}' is none")
     if (relation := names.relation(source.name)) is not None:
         return RelationScan(relation.name, source.alias or relation.name, relation.schema)
     if (query := names.query(source.name)) is not None:
@@ -248,6 +251,20 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
         f"there is no stream, relation or query '{source.name}'",
         remedy=did_you_mean(source.name, names.built_in() if "." in source.name else names.known()),
     )
+
+
+def _reducer(source: Source, stream: StreamDefinition) -> str:
+    """The reducer that REDUCED BY names; "" without it."""
+    if source.reducer is None:
+        return ""
+    names = [reducer.name.lower() for reducer in stream.reducers]
+    if source.reducer.lower() not in names:
+        raise UserError(
+            f"the stream '{stream.name}' has no reducer '{source.reducer}'",
+            span=source.span,
+            remedy=did_you_mean(source.reducer, names),
+        )
+    return source.reducer.lower()
 
 
 def _derived(source: Source, query: Query) -> QueryScan:

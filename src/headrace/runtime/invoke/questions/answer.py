@@ -169,6 +169,8 @@ def explained(home: Home, manifest: Manifest, query: Query) -> str:
             f"  reads {source.side.stream.name}: {files}, {source.rows:,} rows;"
             f" samples from {source.rows_at(shares[0]):,} rows on"
         )
+        if source.copied is not None:
+            lines.append(f"  reduced by {source.side.scan.reducer}, {source.copied}; the archive after it")
         if source.least_stored < 1:
             lines.append(f"  of some runs {_percent(source.least_stored)} of the rows are left (reduce)")
     if sample.summary is not None:

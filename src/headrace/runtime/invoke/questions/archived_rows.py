@@ -19,11 +19,11 @@ from headrace.archive.run_file import RunFile
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, as_int64, flat, ints
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, spanning
-from headrace.runtime.backfill.vacuum import segments_of
 from headrace.runtime.home.block_draws import blocks_of_runs
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.invoke.questions.clauses import Side
+from headrace.runtime.reduction.segments import copy_of, segments_of
 from headrace.runtime.samples import run_samples
 from headrace.runtime.samples.run_samples import RunSample, samples_of
 from headrace.store.logs.manifest import Manifest
@@ -128,16 +128,22 @@ class ArchivedRows:
     recall: Callable[[Sequence[ArchivedRun]], None] = lambda _: None
     """Called with the runs that are opened in place of a sample."""
     manifest: Manifest = field(default_factory=lambda: Manifest(0, 0))
+    copied: str | None = None
+    """What the copy that REDUCED BY names has, as text; None where the archive itself is read."""
 
     def open(self, manifest: Manifest) -> ArchivedRows:
         """Find the runs of a manifest."""
         self.manifest, stream, read = manifest, self.side.stream.name, self.home.store.read
+        copy = copy_of(manifest, stream, reducer) if (reducer := self.side.scan.reducer) else None
         segments = [
             self._opened(segment.file, between=(segment.low, segment.high))
-            for segment in segments_of(manifest, stream)
+            for segment in (segments_of(manifest, stream) if copy is None else copy.segments)
         ]
         self.runs = [run for run in segments if not self._is_bounded or self._may_have(*self._times(run))]
         listed = self.home.list_of(manifest, f"archive:{stream}")
+        if copy is not None:
+            self.copied = f"{copy.reduction}: {len(copy.segments):,} segments"
+            listed = listed.drop_before(copy.next)
         every = range(listed.start, listed.length)
         asked = spanning(listed, self.begin, self.end, read) if self._is_bounded else every
         position = asked.start

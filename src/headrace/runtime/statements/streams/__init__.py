@@ -1,0 +1,1 @@
+"""Statements about streams and the reducers of their archives."""
