@@ -55,6 +55,13 @@ TAILS = (
     " BEGIN TIMESTAMP '1970-01-01 00:00:04' END TIMESTAMP '1970-01-01 00:00:12'",
     " WHERE g = 1 BEGIN NOW - INTERVAL 8 SECONDS END NOW",
 )
+REDUCTIONS = (
+    "uniform(0.5)",
+    "age(3 SECONDS 0.5)",
+    "rows(2 PER x EVERY 4 SECONDS)",
+    "error(30 PERCENT OF x PER y EVERY 5 SECONDS), age(6 SECONDS 0.25)",
+    "load(8 KB)",
+)
 KEYS = ((), ("g",), ("k", "g"), ("x % 3 AS r",))
 
 
@@ -169,16 +176,22 @@ def rows_read(home: Path, sample: Any) -> SampleOfRows:
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_estimates_from_rows_and_their_errors_are_the_reference_s(data: st.DataObject) -> None:
-    reduce = data.draw(
-        st.sampled_from(("", ", reduce 'uniform(0.5)'", ", reduce 'age(3 SECONDS 0.5)'")), "reduce"
-    )
+    reduce = data.draw(st.sampled_from(("", *(f", reduce '{each}'" for each in REDUCTIONS))), "reduce")
     cut, slack = data.draw(epochs(), "epochs"), data.draw(st.integers(0, 8), "slack")
     by = data.draw(st.sampled_from((1, 2, 64)), "epochs of a sample")
+    reducer = data.draw(st.sampled_from(("", *REDUCTIONS)), "reducer")
     with archived({"s": cut}, f"blocks '{BLOCKS}'{reduce}", slack, by) as (hub, history):
-        if reduce:
+        if reduce and data.draw(st.booleans(), "reduced before the reducer"):
+            hub.vacuum()
+        if reducer:
+            hub.execute(f"CREATE REDUCER r ON s AS '{reducer}'")
+            hub.catch_up()
+        if reduce or reducer:
             hub.vacuum()
         for _ in range(4):
             text = data.draw(texts(), "question")
+            if reducer:
+                text = text.replace("FROM s", "FROM s REDUCED BY r")
             query = bind_text(hub.home.catalog, text)
             sample, found = sampled(hub, query, data.draw(st.sampled_from((0.25, 0.5, 0.75, 1.0)), "share"))
             expected = question(query, history, rows_read(Path(hub.path), sample))

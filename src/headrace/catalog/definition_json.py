@@ -143,7 +143,7 @@ def _reduction(value: Any) -> Reduction | None:
     """A reduction; older versions had ages alone."""
     if value is None:
         return None
-    parts = {"ages": value} if isinstance(value, list) else value
+    parts: Mapping[str, Any] = {"ages": value} if isinstance(value, list) else value
     load, counted = parts.get("load"), parts.get("counted")
     return Reduction(
         tuple((age, share) for age, share in parts["ages"]),

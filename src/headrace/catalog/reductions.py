@@ -65,6 +65,11 @@ class Reduction:
             return self.ages[0][0]
         return None if self.counted is None else 0
 
+    @property
+    def is_by_counts(self) -> bool:
+        """Whether counts alone reduce it, so that what they have not reduced is whole."""
+        return self.counted is not None and not self.ages and self.load is None
+
     def __str__(self) -> str:
         """The reduction as it is written."""
         parts = [] if not self.ages else [_by_age(self.ages)]

@@ -34,9 +34,13 @@ _TOTALS: Final = ("rows", "total", "squares")
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was counted of each interval and group: `table` has the interval's number, the columns, rows, sum and squares."""
+    """What was counted of each interval and group: `table` has the interval's number, the columns, rows, sum and squares.
 
-    table: pa.Table | None
+    `reduced` has the columns alone: of each group of which in any interval not every row was kept.
+    """
+
+    table: pa.Table | None = None
+    reduced: pa.Table | None = None
 
     def with_rows(self, by: Counted, rows: pa.Table, at: Ints) -> tuple[Counts, Doubles]:
         """The counts with more rows, and the share that is kept of each of these."""
@@ -56,13 +60,26 @@ class Counts:
                 np.add.at(total, groups.codes[:known], self.table.column(name).to_numpy())
         columns = dict(zip(names, groups.keys, strict=True))
         columns |= {name: pa.array(total) for name, total in zip(_TOTALS, totals, strict=True)}
-        return Counts(pa.table(columns)), _shares(by, *totals)[groups.codes[known:]]
+        shares = _shares(by, *totals)[groups.codes[known:]]
+        return Counts(pa.table(columns), self._reduced(by, here.filter(pa.array(shares < 1)))), shares
+
+    def _reduced(self, by: Counted, rows: pa.Table) -> pa.Table | None:
+        """The reduced groups, with those of more rows; None where groups have no columns."""
+        if not by.columns:
+            return None
+        names = list(by.columns)
+        both = (
+            rows.select(names)
+            if self.reduced is None
+            else pa.concat_tables([self.reduced, rows.select(names)])
+        )
+        return pa.table(group([flat(both.column(name)) for name in names], both.num_rows).keys, names=names)
 
     def since(self, by: Counted, punctuation: Instant) -> Counts:
         """Those of intervals of which accepted rows may come."""
         assert self.table is not None
         open_ = (ints(self.table, _WINDOW) + 1) > np.floor_divide(punctuation, by.every)
-        return Counts(self.table.filter(pa.array(open_)))
+        return Counts(self.table.filter(pa.array(open_)), self.reduced)
 
 
 def _values(by: Counted, rows: pa.Table) -> Doubles:

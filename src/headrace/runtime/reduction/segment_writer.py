@@ -29,7 +29,8 @@ from headrace.store.logs.manifest import Manifest
 from headrace.time import Instant
 
 _COUNTS: Final = "counts"
-"""The section of a file with counts."""
+_REDUCED: Final = "reduced"
+"""The sections of a file with counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class SegmentWriter:
         rows = pa.concat_tables([_prefix(store.map(piece.file), piece.groups, 1.0) for piece in pieces])
         rows = rows.combine_chunks()
         at = times(rows, time_of(self.stream))
-        before = Counts(section_of(store, counts, _COUNTS) if counts else None)
+        before = read_counts(self.home, by, counts) if counts else Counts()
         after, shares = before.with_rows(by, rows, at)
         segments = []
         for share, has_share in strata(np.minimum(shares, keep)):
@@ -65,7 +66,9 @@ class SegmentWriter:
             segments.append(self._segment(rows.filter(pa.array(has_share)), len(of_share), between, share))
         name = file_names.row_counts(self.stream.name, self.manifest.epoch)
         punctuation = self.manifest.stream(self.stream.name).punctuation
-        store.write_once(name, parts({_COUNTS: after.since(by, punctuation).table}))
+        remaining = after.since(by, punctuation)
+        sections = {_COUNTS: remaining.table, _REDUCED: remaining.reduced}
+        store.write_once(name, parts({part: table for part, table in sections.items() if table is not None}))
         return tuple(segments), name
 
     def _segment(self, table: pa.Table, rows: int, between: tuple[Instant, Instant], keep: float) -> Segment:
@@ -83,6 +86,14 @@ class SegmentWriter:
         name = file_names.archive_run(self.stream.name, self.manifest.epoch, 0)
         self.home.store.write_once(name, [buffer])
         return Segment(name, rows, facts.rows, keep, low, high)
+
+
+def read_counts(home: Home, by: Counted, file: str) -> Counts:
+    """The counts of a file."""
+    return Counts(
+        section_of(home.store, file, _COUNTS),
+        section_of(home.store, file, _REDUCED) if by.columns else None,
+    )
 
 
 def time_of(stream: StreamDefinition) -> str:

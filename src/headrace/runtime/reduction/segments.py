@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.catalog.reductions import Reducer
+from headrace.catalog.reductions import Reduction
 from headrace.runtime.backfill.archive_entries import JOINED
 from headrace.runtime.backfill.initial_progress import beyond
 from headrace.runtime.home.home import Home
@@ -26,7 +26,8 @@ Readers: TypeAlias = Callable[[str, RadixList], Sequence[int]]
 REDUCED: Final = "reduced"
 """The fact of a manifest with the segments of each stream, oldest first."""
 COPIES: Final = "reduced copies"
-"""The fact of a manifest with the copies of each stream by the names of their reducers; that of the archive itself, "", has no segments."""
+"""The fact of a manifest with the copies of each stream by the names of their reducers; that of the archive itself, "", has
+counts and no segments."""
 ARCHIVE: Final = ""
 """In place of a reducer's name: the archive itself."""
 
@@ -54,6 +55,8 @@ class Copy:
     segments: tuple[Segment, ...]
     counts: str = ""
     reduction: str = ""
+    by_counts: bool = False
+    """Whether rows were dropped by counts alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class Vacuumed:
     """The horizon behind which entries were due."""
     reducer: str = ARCHIVE
     counts: str = ""
+    reduction: str = ""
+    """The text of the reduction that it followed."""
 
 
 def segments_of(manifest: Manifest, stream: str) -> tuple[Segment, ...]:
@@ -114,6 +119,8 @@ def with_vacuumed(manifest: Manifest, done: Vacuumed, home: Home) -> Manifest:
         else archive_copy(manifest, done.stream, archive)
     )
     if not is_there or copy is None or (done.entries and copy.next != done.first):
+        return manifest
+    if (done.reducer or done.counts) and copy.reduction != done.reduction:
         return manifest
     if not set(done.of) <= set(copy.segments):
         return manifest
@@ -160,28 +167,43 @@ def _with_copies(manifest: Manifest, stream: str, changed: Mapping[str, Copy]) -
 
 
 def with_copies(manifest: Manifest, streams: Iterable[StreamDefinition], home: Home) -> Manifest:
-    """The manifest with a copy for every reducer, also new ones, which have nothing but what the archive has reduced; and no others."""
+    """The manifest with a copy for every reducer, also new ones, which have nothing but what the archive has reduced; and no others.
+
+    An archive that is reduced by counts has a place for these.
+    """
     before = manifest.facts.get(COPIES, {})
     of_all = before
     for stream in streams:
         known = of_all.get(stream.name, {})
-        wanted = {reducer.name.lower(): reducer for reducer in stream.reducers}
-        gone = {name for name in known if name and not _is_of(known[name], wanted.get(name))}
+        wanted = {reducer.name.lower(): reducer.reduction for reducer in stream.reducers}
+        if stream.reduce is not None and stream.reduce.counted is not None:
+            wanted[ARCHIVE] = stream.reduce
+        gone = {name for name in known if not _is_of(known[name], wanted.get(name))}
         new = [name for name in wanted if name not in known or name in gone]
         if not gone and not new:
             continue
         kept = {name: value for name, value in known.items() if name not in gone}
         archive = home.list_of(manifest, f"archive:{stream.name}")
-        first = Copy(archive.start, segments_of(manifest, stream.name))
-        kept |= {name: asdict(replace(first, reduction=str(wanted[name].reduction))) for name in new}
+        segments = segments_of(manifest, stream.name)
+        kept |= {
+            name: asdict(
+                Copy(
+                    archive.start if name else 0,
+                    segments if name else (),
+                    reduction=str(wanted[name]),
+                    by_counts=wanted[name].is_by_counts and not segments,
+                )
+            )
+            for name in new
+        }
         of_all = {**of_all, stream.name: kept}
     if of_all is before:
         return manifest
     return replace(manifest, facts={**manifest.facts, COPIES: of_all})
 
 
-def _is_of(copy: Mapping[str, Any], reducer: Reducer | None) -> bool:
-    return reducer is not None and copy["reduction"] == str(reducer.reduction)
+def _is_of(copy: Mapping[str, Any], reduction: Reduction | None) -> bool:
+    return reduction is not None and copy["reduction"] == str(reduction)
 
 
 def without_dropped(facts: Mapping[str, Any], streams: Collection[str]) -> Mapping[str, Any]:

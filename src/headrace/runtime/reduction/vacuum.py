@@ -13,9 +13,9 @@ age, load and state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from headrace.archive import runs
 from headrace.archive.blocks import blocks_for
@@ -102,6 +102,8 @@ class Vacuum:
                 yield _Target(self, stream, name, reducer.reduction, copy, archive)
         if stream.reduce is not None:
             copy = archive_copy(self.manifest, stream.name, archive)
+            if copy.reduction != str(stream.reduce):
+                copy = replace(copy, counts="")
             yield _Target(self, stream, ARCHIVE, stream.reduce, copy, archive)
 
 
@@ -274,7 +276,9 @@ class _Target:
     ) -> Vacuumed:
         stream = self.stream.name
         created, first = self.home.created(stream), self.copy.next
-        return Vacuumed(stream, created, first, entries, of, segments, until, self.reducer, counts)
+        return Vacuumed(
+            stream, created, first, entries, of, segments, until, self.reducer, counts, str(self.reduction)
+        )
 
     # ----------------------------------------------------------------------------------------------------------- what is stored
 
@@ -317,7 +321,7 @@ class _Target:
         return FreeSpace(1 if dropped else 0, len(dropped), rows, size)
 
 
-def _until(entries: Iterator[tuple[int, object]], end: int) -> Iterator[tuple[int, object]]:
+def _until(entries: Iterator[tuple[int, Any]], end: int) -> Iterator[tuple[int, Any]]:
     for index, value in entries:
         if index >= end:
             return

@@ -29,20 +29,20 @@ _EXAMPLES: Final = (
 
 def reduction(cursor: Cursor, text: str, at: Span) -> Reduction:
     """The reduction that a text means; `at` is its place. Raises `UserError` for any other text."""
-    parts: dict[str, str] = {}
+    parts: dict[str, tuple[str, str]] = {}
     place = 0
     while place < len(text) or not parts:
         match = _PART.match(text, place)
         kind = None if match is None else _KINDS.get(match[1].lower())
         if match is None or kind is None or kind in parts or (match[3] and match.end() == len(text)):
             raise cursor.error(f"'{text}' is no reduction of the archive", at, _EXAMPLES)
-        parts[kind] = f"{match[1].lower()} {match[2].strip()}"
+        parts[kind] = match[1].lower(), match[2].strip()
         place = match.end()
     ages, load, counted = parts.get("age"), parts.get("load"), parts.get("counted")
     return Reduction(
-        () if ages is None else _ages(cursor, *ages.split(" ", 1), at),
-        None if load is None else _load(cursor, load.partition(" ")[2], at),
-        None if counted is None else _counted(cursor, *counted.split(" ", 1), at),
+        () if ages is None else _ages(cursor, ages[0], ages[1], at),
+        None if load is None else _load(cursor, load[1], at),
+        None if counted is None else _counted(cursor, counted[0], counted[1], at),
     )
 
 

@@ -23,6 +23,7 @@ from headrace.runtime.home.block_draws import blocks_of_runs
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.invoke.questions.clauses import Side
+from headrace.runtime.invoke.questions.whole_groups import WholeGroups
 from headrace.runtime.reduction.segments import copy_of, segments_of
 from headrace.runtime.samples import run_samples
 from headrace.runtime.samples.run_samples import RunSample, samples_of
@@ -128,13 +129,17 @@ class ArchivedRows:
     recall: Callable[[Sequence[ArchivedRun]], None] = lambda _: None
     """Called with the runs that are opened in place of a sample."""
     manifest: Manifest = field(default_factory=lambda: Manifest(0, 0))
+    whole_groups: WholeGroups | None = None
+    """Of which groups every row is stored; None where that is not known."""
     copied: str | None = None
     """What the copy that REDUCED BY names has, as text; None where the archive itself is read."""
 
     def open(self, manifest: Manifest) -> ArchivedRows:
         """Find the runs of a manifest."""
         self.manifest, stream, read = manifest, self.side.stream.name, self.home.store.read
-        copy = copy_of(manifest, stream, reducer) if (reducer := self.side.scan.reducer) else None
+        copy = copy_of(manifest, stream, self.side.scan.reducer)
+        self.whole_groups = WholeGroups.of(self.home, self.side, copy)
+        copy = copy if self.side.scan.reducer else None
         segments = [
             self._opened(segment.file, between=(segment.low, segment.high))
             for segment in (segments_of(manifest, stream) if copy is None else copy.segments)

@@ -5,7 +5,7 @@ estimates from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -183,7 +183,20 @@ class SampledRows:
         estimates = self.terms.estimates(self.question, totals, self.source.least_read)
         of_strata = _Strata(code, stratum, population, sample)
         estimates |= self._percentiles(np.cumsum([0, *pairs])[:-1], of_strata, groups.count)
-        return groups, estimates
+        return groups, self._without_errors_of_whole(groups, estimates)
+
+    def _without_errors_of_whole(
+        self, groups: Groups, estimates: dict[str, Estimates]
+    ) -> dict[str, Estimates]:
+        """The estimates, exact for groups of which every row was read: of an archive that is reduced by counts, and read whole."""
+        whole_groups = self.source.whole_groups
+        if whole_groups is None or not self.source.is_whole:
+            return estimates
+        whole = whole_groups.are(self.question.keys, groups.keys, groups.count)
+        return {
+            name: replace(found, error=np.where(whole & found.known, 0.0, found.error))
+            for name, found in estimates.items()
+        }
 
     def _percentiles(self, starts: Ints, strata: _Strata, count: int) -> dict[str, Estimates]:
         """The percentiles of each group."""
