@@ -20,6 +20,7 @@ from headrace.store.logs.pins import Pin, pinned_epochs
 from headrace.store.logs.radix_list import leaf_entries
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.retention_classes import class_of, expired_of, is_expired
+from headrace.store.maintenance.sums_collection import sweep_sums
 from headrace.time import Duration, Instant
 
 DATA_FOLDERS: Final = (
@@ -163,4 +164,6 @@ def collect(
     dropped = log.drop_old(pinned, latest.epoch, keep)
     names = (live or LiveNames(store)).of_all(live_manifests(log))
     swept = sweep(store, names | named, now=now, grace=grace, folders=folders)
-    return Collected(swept.deleted, dropped, swept.bytes, swept.spared)
+    sums = sweep_sums(store, names | named, now=now, grace=grace)
+    deleted = (*swept.deleted, *(file.name for file in sums))
+    return Collected(deleted, dropped, swept.bytes + sum(file.bytes for file in sums), swept.spared)

@@ -88,6 +88,10 @@ class ArchivedRun:
         """Whether every row that is stored was read."""
         return self.first is None and self.done == len(self.prefixes.shares) - 1
 
+    def recall(self) -> None:
+        """Count it as read: its sums are known."""
+        self.done, self.is_cached = len(self.prefixes.shares) - 1, True
+
     def is_exceeded(self, share: float) -> bool:
         """Whether this is a sample, and has less than a share: its runs have the rest."""
         return self.first is not None and share > self.prefixes.shares[-1]

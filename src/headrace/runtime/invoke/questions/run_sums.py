@@ -13,16 +13,19 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.expressions.expression import Column, Expression, transform
+from headrace.algebra.expressions.aggregates import AggregateCall
+from headrace.algebra.expressions.expression import Column, Expression, Named, transform
 from headrace.archive.estimates import Doubles
 from headrace.operators.base.group_codes import Ints, group
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.invoke.questions.archived_rows import ArchivedRows, ArchivedRun
 from headrace.runtime.invoke.questions.clauses import Question
+from headrace.schema import to_arrow
 
 _MOST_GROUPS: Final = 4096
 """Groups of a run up to which its sums are cached."""
-Signature: TypeAlias = tuple[object, ...]
+Signature: TypeAlias = tuple[frozenset[Expression], tuple[Expression, ...], tuple[AggregateCall, ...]]
+"""The conditions, the groups and the aggregates of a question, over the columns of its stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def known_parts(source: ArchivedRows, opened: Sequence[ArchivedRun], signature: 
     for run in opened:
         part = cached.get((str(source.home.store.root), run.identity, signature))
         if part is not None and source.has_all_of(run):
-            run.done, run.is_cached = len(run.prefixes.shares) - 1, True
+            run.recall()
             parts.append(replace(part, run=np.full(len(part.run), run.number, np.int64)))
     return parts
 
@@ -94,6 +97,21 @@ def remember(source: ArchivedRows, signature: Signature, parts: Sequence[Part]) 
         is_new = run.is_whole and not run.is_cached
         if is_new and (pairs == run.number).sum() <= _MOST_GROUPS and source.has_all_of(run):
             cached.put((str(source.home.store.root), run.identity, signature), _of_run(parts, run.number))
+
+
+def remembered(source: ArchivedRows, signature: Signature, of: Sequence[ArchivedRun]) -> dict[str, Part]:
+    """The cached sums of some runs, by the identity of these."""
+    root = str(source.home.store.root)
+    found = {run.identity: cached.get((root, run.identity, signature)) for run in of}
+    return {identity: part for identity, part in found.items() if part is not None}
+
+
+def concatenated(keys: Sequence[Named], parts: Sequence[Sequence[pa.Array]]) -> tuple[pa.Array, ...]:
+    """The columns of keys, of which each part has some rows."""
+    return tuple(
+        pa.concat_arrays([pa.nulls(0, to_arrow(key.expression.type)), *(part[number] for part in parts)])
+        for number, key in enumerate(keys)
+    )
 
 
 def _of_run(parts: Sequence[Part], number: int) -> Part:

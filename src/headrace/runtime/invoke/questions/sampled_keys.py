@@ -25,7 +25,8 @@ from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline
 from headrace.operators.scalar import Evaluation
 from headrace.runtime.invoke.questions.archived_rows import ArchivedRows
 from headrace.runtime.invoke.questions.clauses import PerKey, Question
-from headrace.runtime.invoke.questions.sampled_rows import Groups, concatenated
+from headrace.runtime.invoke.questions.run_sums import concatenated
+from headrace.runtime.invoke.questions.sampled_rows import Groups
 from headrace.runtime.invoke.questions.summaries import Summary
 from headrace.runtime.invoke.questions.terms import Terms
 

@@ -12,19 +12,28 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.expressions.expression import Named, conjunction
+from headrace.algebra.expressions.expression import conjunction
 from headrace.archive.estimates import Doubles, Estimates, Sums, Weighted, of_rows, quantile
 from headrace.errors import UserError
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, compact, flat, group, picked
 from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline
+from headrace.runtime.invoke.questions import stored_sums
 from headrace.runtime.invoke.questions.archived_rows import ArchivedRows, ArchivedRun, Extent
 from headrace.runtime.invoke.questions.clauses import Question
 from headrace.runtime.invoke.questions.in_threads import ordered, processors
-from headrace.runtime.invoke.questions.run_sums import Part, known_parts, remember, signature_of
+from headrace.runtime.invoke.questions.run_sums import (
+    Part,
+    Signature,
+    concatenated,
+    known_parts,
+    remember,
+    remembered,
+    signature_of,
+)
+from headrace.runtime.invoke.questions.stored_sums import StoredSums, folder_of
 from headrace.runtime.invoke.questions.summaries import Summary
 from headrace.runtime.invoke.questions.terms import Contributed, Terms, doubles, percentiles_of
-from headrace.schema import to_arrow
 
 _ALONE: Final = 1 << 20
 """Rows up to which one thread reads them."""
@@ -52,6 +61,7 @@ class SampledRows:
     """What is known without reading rows."""
     parts: list[Part] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
+    stored: StoredSums | None = None
 
     @staticmethod
     def of(question: Question, source: ArchivedRows, summary: Summary | None) -> SampledRows:
@@ -65,15 +75,41 @@ class SampledRows:
         return sample
 
     def _recall(self, opened: Sequence[ArchivedRun]) -> None:
-        """Take what is known of runs that were opened."""
-        if (signature := signature_of(self.question, self.source)) is not None:
-            self.parts += known_parts(self.source, opened, signature)
+        """Take what is known of runs that were opened: in this process, or stored."""
+        signature = signature_of(self.question, self.source)
+        if signature is None:
+            return
+        self.parts += known_parts(self.source, opened, signature)
+        left = [run for run in opened if not run.is_cached and self.source.has_all_of(run)]
+        stored = self._stored_sums(signature) if left else None
+        if stored is not None:
+            known = {run.identity: run for run in left if run.identity in stored.runs}
+            self.parts += stored.known({name: run.number for name, run in known.items()})
+            for run in known.values():
+                run.recall()
+
+    def _stored_sums(self, signature: Signature) -> StoredSums | None:
+        """What is stored for questions like this, read once."""
+        folder = folder_of(self.source.side.stream.name, signature)
+        if self.stored is None and folder is not None:
+            self.stored = StoredSums.of(self.source.home, folder, len(self.terms.items))
+        return self.stored
 
     def finish(self) -> None:
-        """Cache what later questions may use."""
+        """Cache what later questions may use, and store it where it is much."""
         signature = None if self.failed else signature_of(self.question, self.source)
-        if signature is not None and self.parts:
-            remember(self.source, signature, self.parts)
+        if signature is None or not self.parts:
+            return
+        remember(self.source, signature, self.parts)
+        whole = [run for run in self.source.runs if run.is_whole and self.source.has_all_of(run)]
+        if sum(run.prefixes.rows[-1] for run in whole) < stored_sums.LEAST_ROWS:
+            return
+        stored = self._stored_sums(signature)
+        if stored is not None:
+            left = [run for run in whole if run.identity not in stored.runs]
+            new = remembered(self.source, signature, left)
+            if sum(run.prefixes.rows[-1] for run in left if run.identity in new) >= stored_sums.LEAST_ROWS:
+                stored.write(new, [run.identity for run in self.source.runs], self.question.keys)
 
     @property
     def sources(self) -> tuple[ArchivedRows, ...]:
@@ -255,14 +291,6 @@ def _percentile(value: Doubles, pair: Ints, of: _Strata, count: int, share: floa
                 Weighted(value[rows], scale[stratum[rows]], stratum[rows], of.population, of.sample), share
             )
     return Estimates(values, errors, np.diff(edges) > 0)
-
-
-def concatenated(keys: Sequence[Named], parts: Sequence[Sequence[pa.Array]]) -> tuple[pa.Array, ...]:
-    """The columns of keys, of which each part has some rows."""
-    return tuple(
-        pa.concat_arrays([pa.nulls(0, to_arrow(key.expression.type)), *(part[number] for part in parts)])
-        for number, key in enumerate(keys)
-    )
 
 
 def _sum(column: Doubles, codes: Ints, count: int) -> Doubles:
