@@ -32,7 +32,7 @@ def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 def by_rows(by: Counted, parts: Sequence[tuple[int, Sequence[dict[str, Any]]]]) -> list[list[float]]:
-    """The share of each row of each part, counted one by one; before the first number of a part intervals are forgotten."""
+    """The share of each row of each part, counted one by one; before the first number of a part intervals expire."""
     totals: defaultdict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     found = []
     for punctuation, rows in parts:

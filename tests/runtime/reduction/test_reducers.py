@@ -329,7 +329,7 @@ def test_killed_at_any_call_the_copies_are_those_of_a_home_that_was_never_killed
 
 
 def rows_by_share(hub: Hub) -> dict[tuple[str, float], int]:
-    """Of each copy, how many rows each share stands for."""
+    """Of each copy, how many rows each share represents."""
     found: dict[tuple[str, float], int] = {}
     manifest = hub.home.latest()
     of = {name: copy(hub, name).segments for name in ("hosts", "few")} | {"": segments_of(manifest, "s")}

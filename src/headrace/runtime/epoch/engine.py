@@ -485,8 +485,7 @@ class Engine:
         settled = self.vacuuming.settled(settled, index.sources, of_archives)
         settled = self.archive_files.settled(self.merging.settled(settled, files), files)
         finished = FinishedEpoch(work, epoch.receipts, seconds, self.clock())
-        sources_of = lambda stream: index.clock_of(stream).sources  # noqa: E731
-        settled = decided(settled, self.plan, finished, intake.waiting, sources_of)
+        settled = decided(settled, self.plan, finished, intake.waiting, lambda of: index.clock_of(of).sources)
         settled = self.rounds.memory.decided(settled, self.plan, self.rounds.catalog, epoch.receipts)
         if self.system_feed.has_rows(before, settled, work, index):
             seen = observe(settled, work, epoch.receipts, self.plan, {"execute": seconds}, self.clock())

@@ -1,14 +1,14 @@
 """Counts of archived rows by interval and columns, and the share that a reducer keeps of each group of rows by them.
 
-The counts are of all rows that came before, and of those at hand, but never of which rows were kept: so the share of a row follows
+The counts are of all rows that came before, and of the new ones, but never of which rows were kept: so the share of a row follows
 from the stream alone, and rows of one share are a uniform sample. With C rows of a group counted so far, Y the sum of their values and
-Q the sum of the squares, what is kept of the rows at hand is
+Q the sum of the squares, what is kept of the new rows is
 
     rows(n …):   min(1, n / C)                 error(p …):   1 / (1 + (p Y / z)^2 / Q)
 
 rounded up to a power of two. The second is the share f at which z sqrt(Q (1 - f) / f), half the width of a 95 % interval of the sum over a
 rare group, is p of the sum. A group whose rows come in several parts keeps about n (1 + ln(C / n)) rows. Groups of an interval that
-punctuation has passed are forgotten; rows of it that come late are counted anew. Source: OSCAR, stateful reduction functions; Särndal,
+punctuation has passed have no counts any more; rows of it that come late are counted from none. Source: OSCAR, stateful reduction functions; Särndal,
 Swensson and Wretman, Model Assisted Survey Sampling, 1992, 3.2 (Bernoulli sampling).
 """
 

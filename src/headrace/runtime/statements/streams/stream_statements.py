@@ -94,7 +94,7 @@ class StreamStatements:
         if existing is not None and not statement.replace:
             raise NameTaken(
                 f"the reducer '{existing.name}' on {stream.name} exists, and is {existing.reduction}",
-                remedy="CREATE OR REPLACE takes the new definition, and makes its copy anew.",
+                remedy="CREATE OR REPLACE takes the new definition, and makes its copy again.",
             )
         self._changes.log({"do": "put_reducer", "stream": stream.name, "reducer": reducer_to_json(reducer)})
         return Outcome("create", name, f"reducer {name} on {stream.name} created")
