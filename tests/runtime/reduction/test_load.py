@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,11 @@ import pytest
 
 from headrace.archive.blocks import hashes_of, seed_of
 from headrace.archive.runs import POSITION
+from headrace.catalog.definition_json import from_json, to_json
+from headrace.catalog.definitions import StreamDefinition
+from headrace.catalog.reductions import Reduction
+from headrace.language.statements.parse_script import parse_script
+from headrace.language.statements.statement import CreateReducer, CreateStream
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.reduction.segments import segments_of
@@ -141,3 +147,23 @@ def test_rows_are_kept_by_their_hash_also_at_shares_below_a_block(tmp_path: Path
         hub.push("s", hour(12))
         hub.catch_up()
         assert hub.check().faults == 0
+
+
+def test_reductions_of_older_logs_are_read_and_every_kind_is_written_as_it_is_read() -> None:
+    (statement,) = parse_script(
+        "CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push OPTIONS (blocks '8', reduce"
+        " 'age(1 DAY 0.5, 2 DAYS 0.75), load(1500 B, 10 ROWS BEHIND), error(2.5 PERCENT OF V PER At EVERY 90 MINUTES)') TIMESTAMP BY at"
+    )
+    assert isinstance(statement, CreateStream)
+    definition = statement.definition
+    assert from_json(StreamDefinition, json.loads(json.dumps(to_json(definition)))) == definition
+    assert definition.reduce is not None
+    text = str(definition.reduce)
+    assert text == (
+        "age(1 DAY 0.5, 2 DAYS 0.75), load(1500 B, 10 ROWS BEHIND), error(2.5 PERCENT OF v PER at EVERY 90 MINUTES)"
+    )
+    (again,) = parse_script(f"CREATE REDUCER r ON s AS '{text}'")
+    assert isinstance(again, CreateReducer)
+    assert again.reducer.reduction == definition.reduce
+    older = from_json(StreamDefinition, {**to_json(definition), "reduce": [[0, 0.5]]})
+    assert older.reduce == Reduction(((0, 0.5),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,13 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.algebra.expressions.expression import Column, Named
 from headrace.archive.blocks import hashes_of, seed_of
 from headrace.errors import UnsupportedQuery, UserError
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.invoke.questions import run_sums
+from headrace.runtime.invoke.questions import answer, run_sums
+from headrace.runtime.invoke.questions.clauses import question_of
+from headrace.runtime.invoke.questions.whole_groups import WholeGroups
 from headrace.runtime.plan import plan_files
-from headrace.runtime.reduction.segments import ARCHIVE, Copy, copy_of, segments_of
+from headrace.runtime.plan.bound_queries import bind_text
+from headrace.runtime.reduction import vacuum
+from headrace.runtime.reduction.segments import ARCHIVE, COPIES, Copy, copy_of, segments_of
+from headrace.schema import STRING
 from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
 from headrace.time import SECOND
@@ -162,6 +169,9 @@ def test_a_copy_outlives_the_rows_that_the_archive_drops(tmp_path: Path) -> None
         assert abs(row["n"] - 9 * ROWS) <= 2 * row["n_error"]
         (row,), _ = asked(hub, "SELECT COUNT(*) AS n FROM s WITHIN 0 PERCENT")
         assert row["n"] <= 3 * ROWS
+        fill(hub, 9, 14)
+        hub.vacuum()
+        assert sum(segment.rows for segment in copy(hub, "few").segments) == 13 * ROWS
 
 
 def test_several_copies_of_an_archive_that_is_reduced_itself(tmp_path: Path) -> None:
@@ -179,6 +189,11 @@ def test_several_copies_of_an_archive_that_is_reduced_itself(tmp_path: Path) -> 
         inherited, *own = copy(hub).segments
         assert (inherited.keep, inherited.rows) == (0.5, 3 * ROWS)
         assert sum(segment.rows for segment in own) == 3 * ROWS
+        found, _ = asked(
+            hub, "SELECT host, COUNT(*) AS n FROM s REDUCED BY hosts GROUP BY host WITHIN 0 PERCENT"
+        )
+        assert len(found) == 3
+        assert all(row["n_error"] > 0 for row in found)  # of what was inherited, every host has lost rows
         assert [(s.keep, s.rows) for s in segments_of(hub.home.latest(), "s")] == [(0.5, 6 * ROWS)]
         with pytest.raises(UserError, match="exists"):
             hub.execute("CREATE REDUCER few ON s AS 'uniform(0.5)'")
@@ -205,32 +220,117 @@ def test_files_that_a_copy_shares_are_not_collected_with_those_of_the_archive(tm
     with opened(tmp_path / "home", "blocks '8', reduce 'uniform(0.5)'") as hub:
         housekeeping = hub.loop.engine.housekeeping
         housekeeping.every, housekeeping.readers = 1, 0
-        fill(hub, 0, 3)
+        fill(hub, 0, 5)
         hub.vacuum()
         hub.execute("CREATE REDUCER same ON s AS 'uniform(0.5)'")
         hub.catch_up()
-        fill(hub, 3, 4)
-        shared = copy(hub, "same").segments
-        assert shared
+        fill(hub, 5, 6)
+        (shared,) = copy(hub, "same").segments
+        assert shared in segments_of(hub.home.latest(), "s")
         hub.execute(STREAM.format("blocks '8', reduce 'uniform(0.75)'"))
-        for number in range(4, 12):  # manifests that name the old files of the archive are dropped
-            fill(hub, number, number + 1)
-            hub.loop.engine.vacuuming.every = 1
-        assert set(shared).isdisjoint(segments_of(hub.home.latest(), "s"))
-        for segment in copy(hub, "same").segments:
-            assert (tmp_path / "home" / segment.file).exists()
+        hub.catch_up()
+        hub.vacuum()
+        assert shared in copy(hub, "same").segments
+        assert shared not in segments_of(hub.home.latest(), "s")
+        hub.loop.engine.vacuuming.every = 10_000
+        for _ in range(150):  # manifests in which the archive names the file are dropped
+            hub.push("s", hour(5).slice(ROWS - 1))
+            hub.catch_up()
+        assert (tmp_path / "home" / shared.file).exists()
         assert hub.check().faults == 0
+        hub.execute("DROP STREAM s")
+        hub.catch_up()
+        assert COPIES not in hub.home.latest().facts or "s" not in hub.home.latest().facts[COPIES]
+
+
+def test_segments_of_one_share_are_merged_whatever_others_are_of_the_same_time(tmp_path: Path) -> None:
+    with opened(tmp_path / "home", "blocks '8'", BY_HOST) as hub:
+        for number in range(9):
+            fill(hub, number, number + 1)
+            hub.vacuum()
+        shares = Counter(segment.keep for segment in copy(hub).segments)
+        assert len(shares) > 2
+        assert max(shares.values()) <= 4
+        check_copy(hub, 8)
+
+
+def test_of_several_reductions_the_least_share_counts(tmp_path: Path) -> None:
+    with opened(tmp_path / "home", "blocks '8'", f"{BY_HOST[:-1]}, age(2 HOURS 0.5, 4 HOURS 0.75)'") as hub:
+        fill(hub, 0, 4)
+        hub.vacuum()
+        assert max(segment.keep for segment in copy(hub).segments) == 0.5
+        fill(hub, 4, 7)
+        hub.vacuum()
+        assert {
+            segment.keep for segment in copy(hub).segments if segment.high < START + 2 * 3600 * SECOND
+        } <= {2.0**-n for n in range(2, 9)}
+        assert all(segment.keep <= 0.5 for segment in copy(hub).segments)
+        assert sum(segment.rows for segment in copy(hub).segments) == 4 * ROWS
+
+
+def test_while_epochs_run_a_copy_takes_many_rows_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vacuum, "COPIED_ROWS", 3 * ROWS)
+    with opened(tmp_path / "home", "blocks '8'", BY_HOST) as hub:
+        hub.loop.engine.vacuuming.every = 1
+        fill(hub, 0, 3)
+        hub.push("s", hour(3).slice(0, 1))
+        hub.catch_up()
+        assert copy(hub).segments == ()
+        fill_from = 4
+        for number in range(fill_from, 8):
+            hub.push("s", hour(number))
+            hub.catch_up()
+        taken = sum(segment.rows for segment in copy(hub).segments)
+        assert taken >= 3 * ROWS
+        assert hub.status()["archives"]["s"]["copies"]["hosts"]["behind"] == 8 - copy(hub).next
+        (row,), _ = asked(hub, "SELECT COUNT(*) AS n FROM s REDUCED BY hosts WITHIN 0 PERCENT")
+        assert row["n"] == pytest.approx(7 * ROWS + 1, abs=2 * row["n_error"] + 1e-6)
+
+
+def test_of_what_was_read_in_part_no_group_is_exact(tmp_path: Path) -> None:
+    with opened(tmp_path / "home", "blocks '8'", BY_HOST) as hub:
+        fill(hub, 0, 5)
+        hub.vacuum()
+        query = bind_text(
+            hub.home.catalog, "SELECT host, COUNT(*) AS n FROM s REDUCED BY hosts GROUP BY host"
+        )
+        manifest = hub.home.latest()
+        sample = answer._sample(hub.home, manifest, question_of(query, hub.home.catalog.stream))
+        sample.extend(0.25, lambda: False)
+        _, found = sample.answer()
+        assert (found["n"].error > 0).all()
+        sample.extend(1.0, lambda: False)
+        _, found = sample.answer()
+        assert (found["n"].error == 0).sum() == 1
+
+
+def test_groups_are_whole_by_all_columns_of_the_counts_alone() -> None:
+    columns = {name: Column(f"s.{name}", STRING) for name in ("host", "g", "v")}
+    named = {name: Named(name, column) for name, column in columns.items()}
+    whole = WholeGroups(("s.host", "s.g"), pa.table({"host": ["a", None], "g": ["x", "y"]}))
+    host, g = pa.array(["a", "a", None, "b"]), pa.array(["x", "y", "y", "x"])
+    assert whole.are([named["host"], named["g"]], [host, g], 4).tolist() == [False, True, False, True]
+    assert whole.are([named["g"], named["v"], named["host"]], [g, g, host], 4).tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert not whole.are([named["host"]], [host], 4).any()
+    assert WholeGroups(("s.host",), None).are([named["host"]], [host], 4).all()
 
 
 def test_the_counts_of_an_archive_that_is_reduced_by_them_span_segments(tmp_path: Path) -> None:
-    with opened(tmp_path / "home", "blocks '8', reduce 'rows(40 PER host EVERY 1 DAY)'") as hub:
+    with opened(tmp_path / "home", "blocks '8', reduce 'rows(40 PER host EVERY 7 DAYS)'") as hub:
         for number in range(5):
             fill(hub, number, number + 1)
             hub.vacuum()
         manifest = hub.home.latest()
         assert copy_of(manifest, "s", ARCHIVE) is not None
         least = [segment.keep for segment in segments_of(manifest, "s")]
-        assert min(least) == 2.0**-6  # of 3,600 rows of big in the two hours of a day 40: 1 in 90
+        assert min(least) == 2.0**-7  # of 7,200 rows of big in four hours 40: 1 in 180
         assert sum(segment.rows for segment in segments_of(manifest, "s")) == 4 * ROWS
         for host, (n, _) in truth(5).items():
             (row,), _ = asked(hub, f"SELECT COUNT(*) AS n FROM s WHERE host = '{host}' WITHIN 0 PERCENT")

@@ -22,7 +22,7 @@ _ROWS: Final = re.compile(r"(\d+)", re.ASCII)
 _ERROR: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s+PERCENT\s+OF\s+(.+)", re.ASCII | re.IGNORECASE)
 _INTERVALS: Final = re.compile(r"(.*?)(?:\s+PER\s+(.*?))?\s+EVERY\s+(.*)", re.IGNORECASE | re.DOTALL)
 _EXAMPLES: Final = (
-    "Write reduce 'uniform(0.75)', 'age(7 DAYS 0.5, 30 DAYS 0.9)', 'load(10 GB)', 'rows(100 PER host EVERY 1 HOUR)' or "
+    "Write 'uniform(0.75)', 'age(7 DAYS 0.5, 30 DAYS 0.9)', 'load(10 GB)', 'rows(100 PER host EVERY 1 HOUR)' or "
     "'error(2 PERCENT OF bytes PER host EVERY 1 HOUR)'."
 )
 
@@ -34,8 +34,14 @@ def reduction(cursor: Cursor, text: str, at: Span) -> Reduction:
     while place < len(text) or not parts:
         match = _PART.match(text, place)
         kind = None if match is None else _KINDS.get(match[1].lower())
-        if match is None or kind is None or kind in parts or (match[3] and match.end() == len(text)):
+        if match is None or kind is None or (match[3] and match.end() == len(text)):
             raise cursor.error(f"'{text}' is no reduction of the archive", at, _EXAMPLES)
+        if kind in parts:
+            raise cursor.error(
+                f"'{text}' has two reductions of one kind",
+                at,
+                "Write one of uniform and age, one load, and one of rows and error.",
+            )
         parts[kind] = match[1].lower(), match[2].strip()
         place = match.end()
     ages, load, counted = parts.get("age"), parts.get("load"), parts.get("counted")
