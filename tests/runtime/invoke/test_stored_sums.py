@@ -139,6 +139,29 @@ def test_the_question_of_another_process_reads_only_what_is_new(tmp_path: Path) 
             assert plain(asked(hub, text)[1]) == plain(rows) == plain(once_more)
 
 
+def test_what_is_stored_is_not_stored_again_and_of_two_files_with_one_run_it_counts_once(
+    tmp_path: Path,
+) -> None:
+    """Two processes that ask at the same time store sums of the same runs."""
+    text = "SELECT symbol, COUNT(*) AS n, SUM(g) AS total FROM ticks{} GROUP BY symbol WITHIN 0 PERCENT"
+    part = " BEGIN TIMESTAMP '2023-11-14 23:00:00' END TIMESTAMP '2023-11-15 02:59:59'"
+    with opened(tmp_path / "home") as hub:
+        fill(hub, 0, 3)
+        _, first = asked(hub, text.format(""))
+        hub.execute(text.format(""))
+        (one,) = files(hub)
+        Path(hub.home.store.root, one).rename(tmp_path / "aside")
+        fill(hub, 3, 5)
+        asked(hub, text.format(part))
+        (other,) = files(hub)
+        (tmp_path / "aside").rename(Path(hub.home.store.root, one))
+        assert len({*runs_of(hub.home.store, one), *runs_of(hub.home.store, other)}) == 5
+        message, rows = asked(hub, text.format(""))
+        assert message.startswith("read 0 of 2,500")
+        assert sum(row["n"] for row in rows) == 5 * ROWS
+        assert sum(row["n"] for row in first) == 3 * ROWS
+
+
 def test_questions_that_differ_share_no_sums(tmp_path: Path) -> None:
     with opened(tmp_path / "home") as hub:
         fill(hub, 0, 3)

@@ -268,6 +268,17 @@ def test_of_several_reductions_the_least_share_counts(tmp_path: Path) -> None:
         assert sum(segment.rows for segment in copy(hub).segments) == 4 * ROWS
 
 
+def test_a_copy_that_falls_behind_keeps_less_of_every_group(tmp_path: Path) -> None:
+    with opened(tmp_path / "home", "blocks '8'", f"{BY_HOST[:-1]}, load(3000 ROWS BEHIND)'") as hub:
+        hub.loop.engine.vacuuming.every = 10_000
+        fill(hub, 0, 6)
+        hub.vacuum()  # 10,000 rows wait: more than twice 3,000, and less than four times
+        assert max(segment.keep for segment in copy(hub).segments) == 0.25
+        fill(hub, 6, 7)
+        hub.vacuum()
+        assert max(segment.keep for segment in copy(hub).segments) == 1.0
+
+
 def test_while_epochs_run_a_copy_takes_many_rows_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,10 +14,12 @@ from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.catalog.reductions import Reduction
 from headrace.runtime.home.home import Home
 from headrace.runtime.reduction.segments import ARCHIVE, Copy, Segment, copy_of, segments_of
-from headrace.runtime.reduction.vacuum import Vacuum
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant, render_duration, render_instant
+
+if TYPE_CHECKING:
+    from headrace.runtime.reduction.vacuum import Vacuum
 
 
 def progress_table(
@@ -33,6 +35,8 @@ def reduced_archives(
     """Stream whose archive is reduced, or has copies → its reduced segments, their rows, how many of these are stored, what waits to be
     freed, the limit of bytes and how many are stored where there is one; and the same of each copy, with the entries that it lacks.
     """
+    from headrace.runtime.reduction.vacuum import Vacuum  # noqa: PLC0415 - with the figures of an archive
+
     vacuum = Vacuum(home, manifest, lambda *_: ())
     reduced = {}
     for stream in streams:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.home.home import Home
 from headrace.runtime.reduction.segments import Readers, Vacuumed, with_copies, with_vacuumed
-from headrace.runtime.reduction.vacuum import Vacuum
 from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.time import FOREVER
+
+if TYPE_CHECKING:
+    from headrace.runtime.reduction.vacuum import Vacuum
 
 
 @dataclass(slots=True)
@@ -52,6 +55,8 @@ class Vacuuming:
         reducing = [stream for stream in streams if stream.reduce or stream.reducers]
         if not reducing:
             return
+        from headrace.runtime.reduction.vacuum import Vacuum  # noqa: PLC0415 - where an archive is reduced
+
         vacuum = Vacuum(self.home, manifest, readers, at_once=False)
         if not in_thread:
             self.written = vacuum.next(reducing)
@@ -66,6 +71,8 @@ class Vacuuming:
         if self._thread is not None:
             self._thread.join()
         if self.written is None:
+            from headrace.runtime.reduction.vacuum import Vacuum  # noqa: PLC0415
+
             self.written = Vacuum(self.home, manifest, readers).next(streams)
         return self.written
 

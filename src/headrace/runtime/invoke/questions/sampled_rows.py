@@ -101,7 +101,7 @@ class SampledRows:
         if signature is None or not self.parts:
             return
         remember(self.source, signature, self.parts)
-        whole = [run for run in self.source.runs if run.is_whole and self.source.has_all_of(run)]
+        whole = [run for run in self.source.runs if run.is_whole]
         if sum(run.prefixes.rows[-1] for run in whole) < stored_sums.LEAST_ROWS:
             return
         stored = self._stored_sums(signature)
