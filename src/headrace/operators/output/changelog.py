@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import Ints, flat, group, ints, picked
+from headrace.operators.base.group_codes import Ints, flat, group, ints, picked, picked_rows
 from headrace.operators.base.group_ranks import stable_order
 from headrace.operators.base.operator import AT, QUERY_NUMBER, WINDOW
 from headrace.operators.output.output_stage import Finish, finish, without_repeats
@@ -166,8 +166,8 @@ def consolidated(
     columns = {AT: pa.array(instants), WINDOW: pa.array(np.zeros(len(changed), np.int64))}
     if of_query:
         columns[QUERY_NUMBER] = pa.array(of_query[0])
-    shown = rows.drop_columns([*columns])
-    columns |= {name: picked(flat(shown.column(name)), changed) for name in shown.column_names}
+    shown = picked_rows(rows.drop_columns([*columns]), changed)
+    columns |= dict(zip(shown.column_names, shown.columns, strict=True))
     changes = pa.table({name: columns[name] for name in rows.column_names})
     return (
         changes.append_column(CHANGE, pa.array(np.sign(net).astype(np.int8, copy=False))) if both else changes
