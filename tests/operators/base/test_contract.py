@@ -160,6 +160,7 @@ ITS_OWN = {
         "former_states",
         "without_family",
         "together",
+        "coarser",
     ),
     *(
         "for_family",
