@@ -1,6 +1,6 @@
 """Joins of streams against the peers: two, three and four streams by one key under windows of ten seconds, count and sum.
 
-Each stream has as many rows, drawn from 200,000 keys; everyone has two cores. A round takes at most fourteen minutes: a peer that
+Each stream has as many rows, drawn from 200,000 keys; everyone has two cores. A round takes at most twelve minutes: a peer that
 fails, or takes too long, is named with the reason, and the others continue.
 """
 
@@ -31,11 +31,11 @@ from benchmarks.thresholds import Ratio
 ROWS: Final = 2_000_000
 """Of each stream, at most."""
 CORES: Final = 2
-LONGEST_SECONDS: Final = 300.0
+LONGEST_SECONDS: Final = 150.0
 """Until a contender's process is stopped without an answer."""
 START_SECONDS: Final = 60.0
 """What of it counts as its start, so that what is compared with a peer that was stopped is at least as printed."""
-ROUND_SECONDS: Final = 12.5 * 60.0
+ROUND_SECONDS: Final = 10.5 * 60.0
 """Until the last process of a round is stopped."""
 _FIRST_ROWS: Final = 10_000
 _ARCHIVE_SECONDS: Final = 120.0

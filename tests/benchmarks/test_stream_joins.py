@@ -76,7 +76,7 @@ def test_a_peer_that_is_stopped_counts_less_than_it_took() -> None:
     shown = page(done, ROWS)
     ratios = {ratio.what: ratio.value for ratio in shown.ratios}
     assert ratios["2 streams, ours to Flink's best"] == counted / 2
-    assert any(note.startswith("flink, 2 streams, is left out: stopped after 300 s") for note in shown.notes)
+    assert any(note.startswith("flink, 2 streams, is left out: stopped after 150 s") for note in shown.notes)
     assert not any(row["contender"] == "flink" for row in shown.table)
 
 

@@ -126,7 +126,7 @@ class Harmed(SparkExecutor):
 
         def scan(messages: Any) -> Any:
             harm()
-            yield from spark_executor._scan(messages)
+            yield from spark_executor._Scan(None)(messages)
 
         pickled = {state.task: spark_executor.pickle.dumps(state) for state in states}
         parts = self._context.parallelize(

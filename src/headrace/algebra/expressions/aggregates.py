@@ -5,7 +5,7 @@ aggregate functions, and the types of their results.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 from typing import Literal as Choice
@@ -43,7 +43,7 @@ class AggregateCall:
     """Of those: the value that is added where the comparison holds; None counts rows."""
     half_life: Duration | None = None
     """For an exponentially weighted mean: the time after which a row counts half."""
-    doubled: int = 0
+    doubled: int = field(default=0, repr=False)  # names of states are made of what is shown
     """How often the error of its synopsis is doubled, while memory is short; 0 in every query."""
 
     def __post_init__(self) -> None:
