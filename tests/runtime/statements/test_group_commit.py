@@ -23,7 +23,7 @@ def appends(hub: Hub) -> int:
 
 
 def together(hub: Hub, scripts: list[str]) -> list[Any]:
-    """What each script answers or raises, when all wait for the one lock."""
+    """What each script answers or raises, when all wait for the one lock, in this order."""
 
     def run(script: str) -> Any:
         try:
@@ -33,8 +33,12 @@ def together(hub: Hub, scripts: list[str]) -> list[Any]:
 
     with ThreadPoolExecutor(len(scripts)) as threads:
         with hub._statements._one_script:
-            answers = [threads.submit(run, script) for script in scripts]
-            until(lambda: len(hub._statements._group._arrived) == len(scripts))
+            answers = []
+            for (
+                script
+            ) in scripts:  # one after the other: threads do not arrive in the order in which they begin
+                answers.append(threads.submit(run, script))
+                until(lambda: len(hub._statements._group._arrived) == len(answers))
         return [answer.result() for answer in answers]
 
 
