@@ -149,9 +149,10 @@ class ConstrainedMJoin:
         """The status of all rows, from the leaves to the roots."""
         for name in self.graph.streams:
             synopsis = self.synopses[name]
-            open_rows = np.flatnonzero((synopsis.status == UNKNOWN) | (synopsis.status == YES))
+            is_open, below = (synopsis.status == UNKNOWN) | (synopsis.status == YES), self.graph.below(name)
+            open_rows = synopsis.in_order(below[0].parent_key, is_open) if below else np.flatnonzero(is_open)
             fails, waits = np.zeros(len(open_rows), bool), np.zeros(len(open_rows), bool)
-            for join in self.graph.below(name):
+            for join in below:
                 child = self.synopses[join.child]
                 values = synopsis.columns[join.parent_key][open_rows]
                 child_rows = child.row_of(join.child_key, values, child.status != SHADOW)

@@ -56,6 +56,8 @@ class Synopsis:
     """Rows that are No because by a constraint a row below will not come."""
     columns: dict[str, Ints] = field(default_factory=dict)
     since: dict[str, Ints] = field(default_factory=dict)
+    _orders: dict[str, Ints] = field(default_factory=dict)
+    """By column that was searched: all rows in the order of its values, equal ones in that of arrival."""
 
     def __post_init__(self) -> None:
         self.columns = {name: np.empty(0, np.int64) for name in self.names}
@@ -78,6 +80,8 @@ class Synopsis:
             index = self.number + self.window - (self.arrived - batch.rows) - 1
             ends = (index >= 0) & (index < batch.rows)
             self.dies[ends] = batch.place[index[ends]]
+        for name, order in self._orders.items():
+            self._orders[name] = _merged(order, self.columns[name], batch.columns[name])
         for name, values in self.columns.items():
             self.columns[name] = np.concatenate([values, batch.columns[name]])
         for child, values in self.since.items():
@@ -91,6 +95,8 @@ class Synopsis:
         self.dies, self.given_up = self.dies[rows], self.given_up[rows]
         self.columns = {name: values[rows] for name, values in self.columns.items()}
         self.since = {child: values[rows] for child, values in self.since.items()}
+        places = np.cumsum(rows) - 1
+        self._orders = {name: places[order[rows[order]]] for name, order in self._orders.items()}
 
     def counts(self) -> dict[int, int]:
         """The number of rows by status."""
@@ -98,22 +104,33 @@ class Synopsis:
 
     def row_of(self, name: str, values: Ints, among: Bools) -> Ints:
         """For each value the newest of some rows that has it in a column; -1 without one."""
-        rows = np.flatnonzero(among)
-        if not len(rows):
+        order = self.in_order(name, among)
+        if not len(order):
             return np.full(len(values), -1)
-        held = self.columns[name][rows]
-        order = np.argsort(held, kind="stable")
-        index = np.searchsorted(held[order], values, side="right") - 1
+        held = self.columns[name][order]
+        index = np.searchsorted(held, values, side="right") - 1
         newest = order[np.maximum(index, 0)]
-        return np.where((index >= 0) & (held[newest] == values), rows[newest], -1)
+        return np.where((index >= 0) & (self.columns[name][newest] == values), newest, -1)
 
     def pairs_of(self, name: str, values: Ints, among: Bools) -> tuple[Ints, Ints]:
         """(index into values, row) of all of some rows that have a value in a column."""
-        rows = np.flatnonzero(among)
-        order = rows[np.argsort(self.columns[name][rows], kind="stable")]
+        order = self.in_order(name, among)
         held = self.columns[name][order]
         low, high = (np.searchsorted(held, values, side) for side in ("left", "right"))
         counts = high - low
         index = np.repeat(np.arange(len(values)), counts)
         offset = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
         return index, order[low[index] + offset]
+
+    def in_order(self, name: str, among: Bools) -> Ints:
+        """Some rows in the order of a column, which is sorted once; later rows are merged into it."""
+        if name not in self._orders:
+            self._orders[name] = np.argsort(self.columns[name], kind="stable")
+        order = self._orders[name]
+        return order[among[order]]
+
+
+def _merged(order: Ints, values: Ints, new: Ints) -> Ints:
+    """The order of values with new ones behind them."""
+    added = np.argsort(new, kind="stable")
+    return np.insert(order, np.searchsorted(values[order], new[added], side="right"), len(values) + added)
