@@ -421,10 +421,8 @@ def _of_streams(
     cars: Found,
     keys: Found,
     hubs: Found,
-    disk: Found,
-    watch: Found,
 ) -> list[Ratio]:
-    """Of the network's links, of Linear Road, of the order of keys, of queries of a hub, of rows on disk, and where nothing is gained."""
+    """Of the network's links, of Linear Road, of the order of keys, and of queries of a hub."""
     bars = {"packets in bursts": 0.7, "packets on both links in any order": 0.95}
     return [
         *(
@@ -473,6 +471,12 @@ def _of_streams(
             1.05,
             at_most=True,
         ),
+    ]
+
+
+def _of_disk(disk: Found, watch: Found) -> list[Ratio]:
+    """Of rows on disk, and where nothing is gained."""
+    return [
         Ratio("packets that are suddenly slow, rows on disk: results to whole windows", disk["kept", 0], 1),
         Ratio(
             "packets that are suddenly slow, rows dropped: share of the results lost",
@@ -511,7 +515,11 @@ def constraints(rows: int, rounds: int) -> Report:
     ]
     table = [row for part_rows, _ in parts for row in part_rows]
     held, both, monitor, links, cars, keys, hubs, disk, watch = (figures for _, figures in parts)
-    ratios = [*_of_arrivals(held, both, monitor), *_of_streams(links, cars, keys, hubs, disk, watch)]
+    ratios = [
+        *_of_arrivals(held, both, monitor),
+        *_of_streams(links, cars, keys, hubs),
+        *_of_disk(disk, watch),
+    ]
     drawn = [
         Bar(
             f"{row['conditions']}: {row['way']}",
