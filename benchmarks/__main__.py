@@ -9,6 +9,7 @@ import argparse
 import datetime as dt
 import os
 import sys
+from functools import partial
 
 from benchmarks import data, folders, quiet, report
 from benchmarks.environments import NotHere
@@ -27,6 +28,7 @@ from benchmarks.suite.crossover import crossover
 from benchmarks.suite.default import default
 from benchmarks.suite.depth import depth
 from benchmarks.suite.epoch import epoch
+from benchmarks.suite.flood import MINUTES, flood
 from benchmarks.suite.history import history
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
@@ -126,6 +128,7 @@ SUITE = {
     "sketches": sketches,
     "shedding": shedding,
     "overload": overload,
+    "flood": flood,
     "saturation": saturation,
     "standing": standing,
     "server": server,
@@ -155,7 +158,7 @@ BARS = {
 }
 """Bars from the experiments of Babu, Adaptive Query Processing in Data Stream Management Systems (2005), by the benchmark that measures them."""
 
-QUICK_ROWS = 50_000
+QUICK_ROWS, QUICK_MINUTES = 50_000, 1 / 3
 MISSED, REFUSED = 1, 3
 """Exit codes."""
 _PATIENCE_SECONDS = 180.0
@@ -170,9 +173,10 @@ def main() -> int:
     default = int(os.environ.get("HEADRACE_BENCH_ROWS", data.ROWS))
     parser.add_argument("--rows", type=int, default=default, help="at most, for every contender")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of `flood`")
     parser.add_argument("--date", default=dt.datetime.now(tz=dt.UTC).date().isoformat())
     parser.add_argument("--dry", action="store_true", help="print, but leave benchmarks/results as it is")
-    parser.add_argument("--quick", action="store_true", help=f"one round of {QUICK_ROWS:,} rows, as --dry")
+    parser.add_argument("--quick", action="store_true", help=f"one round of {QUICK_ROWS:,} rows, a third of a minute, as --dry")
     parser.add_argument(
         "--anyway", action="store_true", help="where the load is too high: write to .bench/results"
     )
@@ -182,12 +186,14 @@ def main() -> int:
         parser.error(f"expected names of {', '.join(SUITE)}, found {', '.join(sorted(unknown))}")
     if options.quick:
         options.rows, options.rounds, options.dry = QUICK_ROWS, 1, True
+        options.minutes = QUICK_MINUTES
+    suite = SUITE | {"flood": partial(flood, minutes=options.minutes)}
     missed = refused = 0
     for index, name in enumerate(dict.fromkeys(names or SUITE)):
         before = quiet.load_before(_PATIENCE_SECONDS if index and not options.dry else 0)
         print(f"{name}, at load {before:.2f}:", flush=True)
         try:
-            page = SUITE[name](options.rows, options.rounds)
+            page = suite[name](options.rows, options.rounds)
         except NotHere as reason:
             print(f"  LEFT OUT: {reason}", flush=True)
             refused += 1

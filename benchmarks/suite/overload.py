@@ -5,13 +5,7 @@ queries: alerts that are cheap and worthless at half the rows, dashboards that h
 most and lose with every row, some of which count large values more. Shares by QOS are compared with rows dropped at random (the same
 detection of overload, equal shares) and with backpressure alone (rows wait). Utility is the sum over queries, 18 at
 best, on average over the seconds in which the flood's rows arrive. Mixes of queries drawn at random are a check that the first mix is not
-the reason.
-
-Then the same by the clock, on Spark (`benchmarks/spark_flood.py`): twelve queries, rows at five times the capacity that was measured just
-before, the three policies one after another with the same rows a second. Rows dropped at random know as much as QOS: when there is too much to do, what a row costs, and
-how much is to be saved; they are dropped before anything is computed with them, and of all queries the same share. The archive is compared
-with what was pushed, by count and checksum, and the intervals of estimates and the answers after repair with the counts and sums of all rows.
-The flood lasts a second for each 100,000 of `--rows`, from twenty seconds to ten minutes; repair takes about five times as long.
+the reason. `benchmarks flood` is one by the clock, on Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.charts import Bar
-from benchmarks.fresh_processes import in_each
 from benchmarks.report import Report
 from benchmarks.simulated_hub import (
     EqualShares,
@@ -34,7 +27,6 @@ from benchmarks.simulated_hub import (
     most_in_a_minute,
     without_importance,
 )
-from benchmarks.spark_flood import LEAST_USELESS_AFTER, QUERIES, Flooded, flood
 from benchmarks.thresholds import Ratio
 from headrace.algebra.quality_of_service import Importance, QualityOfService, UtilityGraph
 from headrace.overload.controller import PATIENCE_SECONDS, Control
@@ -58,14 +50,9 @@ _LARGE: Final = Importance("v", (10.0, 100.0), (0.1, 0.5, 1.0))
 Queries = Mapping[str, SimulatedQuery]
 
 
-TIMES_ON_SPARK: Final = 5.0
-SHORTEST_ON_SPARK, ROWS_OF_A_SECOND = 20.0, 100_000
-"""Seconds of the flood on Spark, and of `--rows` for each of them."""
-
-
 def overload(rows: int, rounds: int) -> Report:
-    """One run of each policy, which is exact on the simulated clock; `rows` give the length of the flood on Spark, `rounds` do not matter."""
-    del rounds
+    """One run of each policy, which is exact on the simulated clock; `rows` and `rounds` do not matter."""
+    del rows, rounds
     table: list[dict[str, Any]] = []
     utilities: dict[tuple[str, float], float] = {}
     for times in (1.5, 2.0, 3.0, 5.0):
@@ -107,68 +94,16 @@ def overload(rows: int, rounds: int) -> Report:
         ),
         Ratio("changes of shares in a minute", most, 60 / PATIENCE_SECONDS, at_most=True),
     ]
-    seconds = min(FLOOD, max(SHORTEST_ON_SPARK, rows / ROWS_OF_A_SECOND))
-    on_spark = dict[str, Flooded]()
-    for name in _POLICIES:
-        capacity = on_spark["QOS"].capacity if on_spark else None
-        (on_spark[name],) = in_each(1, flood, name, TIMES_ON_SPARK, seconds, capacity)
-    table += [_row_on_spark(name, done) for name, done in on_spark.items()]
-    ratios += _ratios_on_spark(on_spark)
     bars = [
         Bar(f"{name}, {times:g}x", utility, "ours" if name == "QOS" else "yardstick")
         for (name, times), utility in utilities.items()
     ]
-    bars += [
-        Bar(
-            f"{name}, 5x on Spark", 18 / len(QUERIES) * done.utility, "ours" if name == "QOS" else "yardstick"
-        )
-        for name, done in on_spark.items()
-    ]
     assert __doc__ is not None
-    ours = on_spark["QOS"]
     notes = [
         __doc__.strip(),
         f"Random mixes: {min(gains):.2f} to {max(gains):.2f} times random dropping.",
-        (
-            f"On Spark, {seconds:.0f} s: capacity {ours.capacity:,.0f} rows a second; {ours.pushed:,} rows pushed, {ours.archived:,} archived, "
-            f"checksums {'equal' if ours.is_whole else 'DIFFERENT'}; {ours.repaired:,} windows repaired in {ours.seconds_of_repair:.0f} s, all "
-            f"answers {'equal' if ours.are_right else 'NOT equal'} to those of all rows. Utilities of 12 are drawn as of 18."
-        ),
     ]
     return Report("overload", "Utility in a flood", table, ratios, bars, "utility of 18", notes)
-
-
-def _row_on_spark(name: str, done: Flooded) -> dict[str, Any]:
-    return {
-        "flood": f"{TIMES_ON_SPARK:g}x on Spark",
-        "policy": name,
-        "utility_of_18": round(18 / len(QUERIES) * done.utility, 2),
-        "greatest_delay_s": round(done.greatest_delay, 1),
-        "changes_of_shares": done.changes,
-        "most_in_a_minute": done.changes,
-    }
-
-
-def _ratios_on_spark(done: Mapping[str, Flooded]) -> list[Ratio]:
-    ours = done["QOS"]
-    others = ("random dropping", 1.3), ("backpressure", 2.0)
-    return [
-        *(
-            Ratio(
-                f"5x on Spark: utility to that of {name}", ours.utility / max(done[name].utility, 1e-9), bound
-            )
-            for name, bound in others
-        ),
-        Ratio("5x on Spark: rows archived to rows pushed, by count and checksum", float(ours.is_whole), 1),
-        Ratio("5x on Spark: answers after repair equal to those of all rows", float(ours.are_right), 1),
-        Ratio("5x on Spark: intervals of estimates that hold the truth", ours.honest, 0.93),
-        Ratio(
-            "5x on Spark: greatest delay to where alerts are worthless",
-            ours.greatest_delay / LEAST_USELESS_AFTER,
-            1,
-            at_most=True,
-        ),
-    ]
 
 
 def flooded(policy: type[Control], queries: Queries, times: float) -> SimulatedHub:

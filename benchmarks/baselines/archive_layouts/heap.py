@@ -7,9 +7,10 @@ position), as a buffer before the archive delivers them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -49,7 +50,9 @@ def key_of(rows: pa.Table, index: int) -> Key:
 
 @dataclass(slots=True)
 class Counters:
-    """What a layout has read and written. A seek is a range of adjacent row groups, read one after the other."""
+    """What a layout has read and written. A seek is a range of adjacent row groups, read one after the other; of bytes those of the columns
+    that were read count.
+    """
 
     rows_written: int = 0
     blocks_written: int = 0
@@ -57,21 +60,41 @@ class Counters:
     rows_read: int = 0
     blocks_read: int = 0
     bytes_read: int = 0
+    bytes_of_blocks: int = 0
+    """Of all columns of the blocks that were read."""
     seeks: int = 0
     blocks_dirtied: int = 0
     """Blocks of which a scan marked rows that no scan had marked."""
+    _writing: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def wrote(self, rows: int, blocks: int, size: int) -> None:
+        """Add a file; from any thread."""
+        with self._writing:
+            self.rows_written += rows
+            self.blocks_written += blocks
+            self.bytes_written += size
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A row group of a file: its rows are from the first key to the last one."""
+    """A row group of a file: its rows are from the first key to the last one; `sizes` are the bytes of its columns."""
 
     path: Path
     group: int
     rows: int
-    bytes: int
+    sizes: Mapping[str, int] = field(compare=False)
     first: Key
     last: Key
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """The first and the last event time."""
+        return self.first[0], self.last[0]
+
+    @property
+    def bytes(self) -> int:
+        """Of all columns."""
+        return sum(self.sizes.values())
 
 
 @dataclass(slots=True)
@@ -111,14 +134,22 @@ class Heap:
         """Write a file; its blocks, which readers do not see yet."""
         path = self.folder / f"{self.name}-{self._files}.parquet"
         self._files += 1
+        at, position = ints(table, AT), ints(table, POSITION)
         encoder = RunEncoder(table.schema)
-        encoder.write(table, ints(table, AT), row_group=self.block_rows)
+        encoder.write(table, at, row_group=self.block_rows)
         data, _ = encoder.close()
         path.write_bytes(data)
-        blocks = blocks_of(path, table, self.block_rows)
-        self.counters.rows_written += table.num_rows
-        self.counters.blocks_written += len(blocks)
-        self.counters.bytes_written += data.size
+        footer = pq.read_metadata(pa.BufferReader(data))
+        first = np.arange(0, table.num_rows, self.block_rows)
+        last = np.minimum(first + self.block_rows, table.num_rows) - 1
+        ends = [
+            list(zip(at[rows].tolist(), position[rows].tolist(), strict=True)) for rows in (first, last)
+        ]
+        blocks = tuple(
+            Block(path, group, int(stop - start) + 1, stored_bytes(footer, group), *keys)
+            for group, (start, stop, *keys) in enumerate(zip(first, last, *ends, strict=True))
+        )
+        self.counters.wrote(table.num_rows, len(blocks), data.size)
         return blocks
 
     def after(self, key: Key) -> int:
@@ -126,8 +157,8 @@ class Heap:
         return bisect_left(self.blocks, (key[0], key[1] + 1), key=lambda block: block.last)
 
     def read(self, blocks: Sequence[Block], columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of blocks, of which adjacent ones are read together."""
-        names = None if columns is None else [*dict.fromkeys([*columns, AT, POSITION])]
+        """The rows of blocks, of which adjacent ones are read together; by default all columns."""
+        names = None if columns is None else list(columns)
         tables = []
         for path, groups in _ranges(blocks):
             if path not in self._footers:
@@ -137,25 +168,21 @@ class Heap:
             self.counters.seeks += 1
         self.counters.blocks_read += len(blocks)
         self.counters.rows_read += sum(block.rows for block in blocks)
-        self.counters.bytes_read += sum(block.bytes for block in blocks)
+        self.counters.bytes_read += sum(bytes_of(block.sizes, names) for block in blocks)
+        self.counters.bytes_of_blocks += sum(block.bytes for block in blocks)
         return pa.concat_tables(tables)
 
 
-def blocks_of(path: Path, table: pa.Table, block_rows: int) -> tuple[Block, ...]:
-    """The blocks of a file that was written from a table."""
-    footer = pq.read_metadata(path)
-    blocks = []
-    for group in range(footer.num_row_groups):
-        start, rows = group * block_rows, footer.row_group(group).num_rows
-        first, last = key_of(table, start), key_of(table, start + rows - 1)
-        blocks.append(Block(path, group, rows, stored_bytes(footer, group), first, last))
-    return tuple(blocks)
-
-
-def stored_bytes(footer: pq.FileMetaData, group: int) -> int:
-    """The size of a row group in its file."""
+def stored_bytes(footer: pq.FileMetaData, group: int) -> dict[str, int]:
+    """The size of each column of a row group in its file."""
     row_group = footer.row_group(group)
-    return sum(row_group.column(number).total_compressed_size for number in range(row_group.num_columns))
+    columns = (row_group.column(number) for number in range(row_group.num_columns))
+    return {column.path_in_schema: column.total_compressed_size for column in columns}
+
+
+def bytes_of(sizes: Mapping[str, int], columns: Sequence[str] | None) -> int:
+    """The size of some columns; by default of all."""
+    return sum(sizes.values()) if columns is None else sum(sizes[name] for name in columns)
 
 
 def _ranges(blocks: Sequence[Block]) -> list[tuple[Path, list[int]]]:

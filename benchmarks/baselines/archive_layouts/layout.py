@@ -23,6 +23,8 @@ from headrace.archive.runs import POSITION
 Draw: TypeAlias = Callable[[Ints], Doubles]
 """The draw of each row, by its position."""
 SEED = 7
+EPSILON = 1e-9
+"""A share of 0.3 that was computed as 1 - 0.7 is not less than 0.3."""
 
 
 def by_hash(position: Ints) -> Doubles:
@@ -47,6 +49,10 @@ class Interval:
         """Whether some instant is in it and in another interval."""
         return high >= self.begin and low <= self.end
 
+    def holds(self, low: int, high: int) -> bool:
+        """Whether it has all of another interval."""
+        return low >= self.begin and high <= self.end
+
 
 ALWAYS = Interval()
 
@@ -69,16 +75,44 @@ class Layout(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """What a scan reads at a time: its event times, the share of its rows that is wanted, and of which the stored rows are a sample."""
+
+    low: int
+    high: int
+    keep: float
+    stored: float = 1.0
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the rows that are wanted have to be drawn of those that are stored."""
+        return self.keep < self.stored - EPSILON
+
+
+@dataclass(frozen=True, slots=True)
 class Drawn:
-    """Rows that a scan wants of a table that was read: it takes a share of the rows of an interval."""
+    """Rows that a scan wants of a table that was read: it takes a share of the rows of an interval, and reads the columns that decide on it where it has to."""
 
     draw: Draw
     interval: Interval
     reducer: Reducer
 
-    def of(self, table: pa.Table, keep: float) -> pa.Table:
+    def columns(self, names: Sequence[str] | None, unit: Unit, *, in_order: bool = False) -> list[str] | None:
+        """The columns to read of a unit for those that were asked for; with `in_order` those by which its rows are sorted."""
+        if names is None:
+            return None
+        times = [] if self.interval.holds(unit.low, unit.high) and not in_order else [AT]
+        places = [POSITION] if unit.is_drawn or in_order else []
+        return [*dict.fromkeys([*names, *times, *places])]
+
+    def of(self, table: pa.Table, unit: Unit) -> pa.Table:
         """The rows of a unit, which the reducer observes."""
-        rows = table.filter(pa.array((self.draw(ints(table, POSITION)) < keep) & self.interval.rows(table)))
+        wanted = np.ones(table.num_rows, np.bool_)
+        if unit.is_drawn:
+            wanted &= self.draw(ints(table, POSITION)) < unit.keep
+        if not self.interval.holds(unit.low, unit.high):
+            wanted &= self.interval.rows(table)
+        rows = table if wanted.all() else table.filter(pa.array(wanted))
         self.reducer.observe(rows)
         return rows
 
@@ -110,5 +144,5 @@ class Strawman:
         for block in self.heap.blocks:
             low, high = block.first[0], block.last[0]
             if interval.meets(low, high):
-                keep = 1 - reducer.level(high)
-                yield drawn.of(self.heap.read([block], columns), keep)
+                unit = Unit(low, high, 1 - reducer.level(high))
+                yield drawn.of(self.heap.read([block], drawn.columns(columns, unit)), unit)

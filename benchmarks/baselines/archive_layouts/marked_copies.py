@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.baselines.archive_layouts.heap import Block, Counters, Doubles, Heap, ints
-from benchmarks.baselines.archive_layouts.layout import ALWAYS, Draw, Drawn, Interval, by_hash
+from benchmarks.baselines.archive_layouts.layout import ALWAYS, Draw, Drawn, Interval, Unit, by_hash
 from benchmarks.baselines.archive_layouts.reducers import Reducer
 from headrace.archive.runs import POSITION
 
@@ -117,11 +117,14 @@ class MarkedCopies:
             low, high = block.first[0], block.last[0]
             if not interval.meets(low, high):
                 continue
-            keep = 1 - reducer.level(high)
-            table = heap.read([block], columns)
+            unit = Unit(low, high, 1 - reducer.level(high))
+            names = drawn.columns(columns, unit)
+            if names is not None and is_marking:
+                names = [*dict.fromkeys([*names, POSITION])]
+            table = heap.read([block], names)
             if is_marking:
-                self._mark(of, block, table, keep)
-            yield drawn.of(table, keep)
+                self._mark(of, block, table, unit.keep)
+            yield drawn.of(table, unit)
 
     def vacuum(self, reducer: str) -> None:
         """Copy the live rows of a reducer's scans, or write the files of its copy again that have dead rows."""

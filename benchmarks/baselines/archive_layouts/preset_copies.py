@@ -7,28 +7,44 @@ it continues after the last row that it has read, by event time and position.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from benchmarks.baselines.archive_layouts.heap import AT, FIRST, Block, Counters, Heap, Key, ints, key_of
-from benchmarks.baselines.archive_layouts.layout import ALWAYS, Draw, Drawn, Interval, by_hash
+from benchmarks.baselines.archive_layouts.layout import ALWAYS, EPSILON, Draw, Drawn, Interval, Unit, by_hash
 from benchmarks.baselines.archive_layouts.reducers import Reducer
 from headrace.archive.runs import POSITION
-
-_EPSILON = 1e-9
 
 
 @dataclass(slots=True)
 class Copy:
-    """The rows whose draw is below `keep`, of those that arrived after `since`."""
+    """The rows whose draw is below `keep`, of those that arrived after `since`; they are written in a thread of its own."""
 
     keep: float
     heap: Heap
     since: Key = FIRST
     until: Key = FIRST
     """The last row of the stream that was there when it was flushed: whether or not the copy has it."""
+    _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    _written: list[Future[None]] = field(default_factory=list)
+
+    def append(self, rows: pa.Table) -> None:
+        """Take in rows, without waiting until they are written."""
+        self._written.append(self._writer.submit(self.heap.append, rows))
+
+    def flush(self) -> None:
+        """Write the rows that wait."""
+        self._written.append(self._writer.submit(self.heap.flush))
+
+    def wait(self) -> None:
+        """Wait until all is written. Raises what writing has raised."""
+        for written in self._written:
+            written.result()
+        self._written.clear()
 
     def end_of(self, block: Block) -> Key:
         """The last row of the stream of which a block has what the copy has."""
@@ -64,18 +80,24 @@ class PresetCopies:
     def remove(self, reduction: float) -> None:
         """A copy less; the primary one remains."""
         self.copies = [
-            copy for copy in self.copies if copy.keep == 1 or abs(copy.keep - (1 - reduction)) > _EPSILON
+            copy for copy in self.copies if copy.keep == 1 or abs(copy.keep - (1 - reduction)) > EPSILON
         ]
 
     def insert(self, rows: pa.Table) -> None:
+        """A copy is made of the next larger one; each is written in a thread of its own."""
         draws = self.draw(ints(rows, POSITION))
-        for copy in self.copies:
-            copy.heap.append(rows if copy.keep == 1 else rows.filter(pa.array(draws < copy.keep)))
+        for copy in reversed(self.copies):
+            if copy.keep < 1:
+                chosen = np.flatnonzero(draws < copy.keep)
+                rows, draws = rows.take(pa.array(chosen)), draws[chosen]
+            copy.append(rows)
         self._last = key_of(rows, rows.num_rows - 1)
 
     def flush(self) -> None:
         for copy in self.copies:
-            copy.heap.flush()
+            copy.flush()
+        for copy in self.copies:
+            copy.wait()
             copy.until = self._last
 
     def scan(
@@ -85,11 +107,14 @@ class PresetCopies:
         cursor: Key = (interval.begin, -(1 << 62))
         while (chosen := self._next(reducer, cursor, interval.end)) is not None:
             copy, block = chosen
-            keep = 1 - reducer.level(copy.end_of(block)[0])
-            rows = copy.heap.read([block], columns)
-            at, position = ints(rows, AT), ints(rows, POSITION)
-            follows = (at > cursor[0]) | ((at == cursor[0]) & (position > cursor[1]))
-            yield drawn.of(rows.filter(pa.array(follows)), keep)
+            unit = Unit(*block.times, 1 - reducer.level(copy.end_of(block)[0]), copy.keep)
+            is_cut = block.first <= cursor
+            rows = copy.heap.read([block], drawn.columns(columns, unit, in_order=is_cut))
+            if is_cut:
+                at, position = ints(rows, AT), ints(rows, POSITION)
+                follows = (at > cursor[0]) | ((at == cursor[0]) & (position > cursor[1]))
+                rows = rows.filter(pa.array(follows))
+            yield drawn.of(rows, unit)
             cursor = copy.end_of(block)
 
     def _next(self, reducer: Reducer, cursor: Key, end: int) -> tuple[Copy, Block] | None:
@@ -103,6 +128,6 @@ class PresetCopies:
                 if copy.keep == 1:
                     return None
                 continue
-            if copy.keep >= 1 - reducer.level(copy.end_of(block)[0]) - _EPSILON:
+            if copy.keep >= 1 - reducer.level(copy.end_of(block)[0]) - EPSILON:
                 return copy, block
         return None

@@ -10,15 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.baselines.archive_layouts.heap import AT, Counters, ints, stored_bytes
-from benchmarks.baselines.archive_layouts.layout import ALWAYS, SEED, Drawn, Interval, by_hash
+from benchmarks.baselines.archive_layouts.heap import AT, Counters, bytes_of, ints, stored_bytes
+from benchmarks.baselines.archive_layouts.layout import ALWAYS, EPSILON, SEED, Drawn, Interval, Unit, by_hash
 from benchmarks.baselines.archive_layouts.reducers import Reducer
 from headrace.archive.blocks import Blocks, Parts
 from headrace.archive.prefixes import Prefixes
 from headrace.archive.run_file import RunFile
 from headrace.archive.runs import BLOCK, POSITION, Order, randomised
-
-_EPSILON = 1e-9
 
 
 class WholeBlocks(Blocks):
@@ -32,13 +30,13 @@ class WholeBlocks(Blocks):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A file: its prefixes, the event times of its rows, and the bytes of each row group."""
+    """A file: its prefixes, the event times of its rows, and the bytes of the columns of each row group."""
 
     path: Path
     prefixes: Prefixes
     low: int
     high: int
-    bytes: tuple[int, ...]
+    sizes: tuple[dict[str, int], ...]
 
 
 @dataclass(slots=True)
@@ -78,24 +76,26 @@ class RandomBlocks:
         self, reducer: Reducer, interval: Interval = ALWAYS, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
         drawn = Drawn(by_hash, interval, reducer)
-        names = None if columns is None else [*dict.fromkeys([*columns, AT, POSITION])]
         for run in self.runs:
             if not interval.meets(run.low, run.high):
                 continue
             keep = 1 - reducer.level(run.high)
-            if keep > _EPSILON:
-                yield drawn.of(self._read(run, keep, names), keep)
+            if keep > EPSILON:
+                prefix = run.prefixes.holding(keep - EPSILON)
+                unit = Unit(run.low, run.high, keep, run.prefixes.shares[prefix])
+                names = drawn.columns(columns, unit, in_order=self.is_ordered)
+                yield drawn.of(self._read(run, run.prefixes.groups[prefix], names), unit)
 
-    def _read(self, run: Run, keep: float, names: Sequence[str] | None) -> pa.Table:
-        """The rows of the first blocks of a run, in the order of the stream."""
-        prefix = run.prefixes.holding(keep - _EPSILON)
-        groups = range(run.prefixes.groups[prefix])
+    def _read(self, run: Run, count: int, names: Sequence[str] | None) -> pa.Table:
+        """The rows of the first row groups of a run, in the order of the stream."""
+        groups = range(count)
         with pq.ParquetFile(run.path, metadata=run.prefixes.footer) as file:
             rows = RunFile(file).read(names, groups)
         self.counters.seeks += 1
         self.counters.blocks_read += len(groups)
         self.counters.rows_read += rows.num_rows
-        self.counters.bytes_read += sum(run.bytes[group] for group in groups)
+        self.counters.bytes_read += sum(bytes_of(run.sizes[group], names) for group in groups)
+        self.counters.bytes_of_blocks += sum(bytes_of(run.sizes[group], None) for group in groups)
         if BLOCK in rows.column_names:
             rows = rows.drop_columns([BLOCK])
         if not self.is_ordered:
@@ -110,7 +110,5 @@ class RandomBlocks:
         path.write_bytes(data)
         prefixes = Prefixes.of(data)
         sizes = tuple(stored_bytes(prefixes.footer, group) for group in range(prefixes.footer.num_row_groups))
-        self.counters.rows_written += rows.num_rows
-        self.counters.blocks_written += len(sizes)
-        self.counters.bytes_written += data.size
+        self.counters.wrote(rows.num_rows, len(sizes), data.size)
         self.runs += (Run(path, prefixes, facts.low, facts.high, sizes),)

@@ -1,0 +1,1 @@
+"""A flood of rows over a hub on Spark, by the clock."""
