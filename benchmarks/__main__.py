@@ -42,6 +42,7 @@ from benchmarks.suite.latency import latency
 from benchmarks.suite.many_ranges import many_ranges
 from benchmarks.suite.memory import memory
 from benchmarks.suite.oscar import oscar
+from benchmarks.suite.oscar_history import oscar_history
 from benchmarks.suite.oscar_reads import load, skips
 from benchmarks.suite.overload import overload
 from benchmarks.suite.past import past
@@ -99,6 +100,7 @@ SUITE = {
     "oscar": oscar,
     "oscar-skips": skips,
     "oscar-load": load,
+    "oscar-history": oscar_history,
     "psoup": figure_7,
     "psoup-rate": figure_9,
     "psoup-joins": figure_8,
