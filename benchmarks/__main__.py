@@ -176,9 +176,16 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=default, help="at most, for every contender")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of `flood`")
+    parser.add_argument(
+        "--repaired", type=float, default=MINUTES, help="minutes of the `flood` whose answers are repaired"
+    )
     parser.add_argument("--date", default=dt.datetime.now(tz=dt.UTC).date().isoformat())
     parser.add_argument("--dry", action="store_true", help="print, but leave benchmarks/results as it is")
-    parser.add_argument("--quick", action="store_true", help=f"one round of {QUICK_ROWS:,} rows, a third of a minute, as --dry")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"one round of {QUICK_ROWS:,} rows, a third of a minute, as --dry",
+    )
     parser.add_argument(
         "--anyway", action="store_true", help="where the load is too high: write to .bench/results"
     )
@@ -189,7 +196,7 @@ def main() -> int:
     if options.quick:
         options.rows, options.rounds, options.dry = QUICK_ROWS, 1, True
         options.minutes = QUICK_MINUTES
-    suite = SUITE | {"flood": partial(flood, minutes=options.minutes)}
+    suite = SUITE | {"flood": partial(flood, minutes=options.minutes, repaired=options.repaired)}
     missed = refused = 0
     for index, name in enumerate(dict.fromkeys(names or SUITE)):
         before = quiet.load_before(_PATIENCE_SECONDS if index and not options.dry else 0)

@@ -20,8 +20,12 @@ START: Final = 1_699_920_000
 """The beginning of a day, in seconds."""
 HOURS, HOUR_ROWS = 60, 600
 SYMBOLS: Final = 3
-HOURLY: Final = "SELECT symbol, COUNT(*) AS n, SUM(price) AS total FROM ticks [RANGE TUMBLING 1 HOUR] GROUP BY symbol"
-QUESTION: Final = "SELECT symbol, COUNT(*) AS n, SUM(price) AS total FROM ticks {} GROUP BY symbol WITHIN 0 PERCENT"
+HOURLY: Final = (
+    "SELECT symbol, COUNT(*) AS n, SUM(price) AS total FROM ticks [RANGE TUMBLING 1 HOUR] GROUP BY symbol"
+)
+QUESTION: Final = (
+    "SELECT symbol, COUNT(*) AS n, SUM(price) AS total FROM ticks {} GROUP BY symbol WITHIN 0 PERCENT"
+)
 _READ: Final = re.compile(r"read ([\d,]+) of")
 
 

@@ -23,7 +23,7 @@ ROWS: Final = {"a": 4, "b": 40}
 SLICE_ROWS: Final = 90
 """Rows that a slice of the archive has at most: two batches of both sides."""
 JOIN: Final = (
-    f"SELECT window_end, x.k, COUNT(*) AS n, MAX(y.v) AS top FROM a x [RANGE {WINDOW} SECONDS SLIDE {SLIDE} SECONDS],"
+    f"SELECT x.k, COUNT(*) AS n, MAX(y.v) AS top FROM a x [RANGE {WINDOW} SECONDS SLIDE {SLIDE} SECONDS],"
     f" b y [RANGE {WINDOW} SECONDS SLIDE {SLIDE} SECONDS] WHERE x.k = y.k GROUP BY x.k"
 )
 
@@ -41,7 +41,10 @@ class Joined:
 
 def joined(folder: Path, archived: int, rate: float) -> Joined:
     """A join over so many archived batches; `rate` live batches arrive for each slice of the archive, at most as many as were archived."""
-    with hr.open(folder, local=True) as hub, mock.patch.object(engine, "Chunk", lambda: Chunk(SLICE_ROWS)):
+    with (
+        hr.open(folder, local=True) as hub,
+        mock.patch.object(engine, "Chunk", return_value=Chunk(SLICE_ROWS)),
+    ):
         for stream in ROWS:
             hub.execute(f"CREATE STREAM {stream} (at TIMESTAMP, k INT, v INT) USING push TIMESTAMP BY at")
         for number in range(archived):
@@ -58,10 +61,7 @@ def joined(folder: Path, archived: int, rate: float) -> Joined:
                 for stream in ROWS:
                     _push(hub, stream, live)
                 live, due = live + 1, due - 1
-        found = {
-            (int(row["window_end"].timestamp()), row["k"]): (row["n"], row["top"])
-            for row in hub.query("late").history().to_pylist()
-        }
+        found = [(row["k"], row["n"], row["top"]) for row in hub.query("late").history().to_pylist()]
     return Joined(rate, archived, tuple(leads), tuple(stored), found == _truth(live))
 
 
@@ -85,22 +85,27 @@ def _lead(hub: Hub) -> float:
     for stream in ROWS:
         entries = hub.home.list_of(manifest, f"archive:{stream}").iterate(hub.home.store.read, 0)
         latest.append(
-            max((entry["greatest"] for _, entry in entries if entry["epoch"] < read and entry["rows"]), default=0)
+            max(
+                (entry["greatest"] for _, entry in entries if entry["epoch"] < read and entry["rows"]),
+                default=0,
+            )
         )
     return abs(latest[0] - latest[1]) / 1e6 if min(latest) else 0.0
 
 
-def _truth(batches: int) -> dict[tuple[int, int], tuple[int, int]]:
-    """The answers of all closed windows, by end and key."""
+def _truth(batches: int) -> list[tuple[int, int, int]]:
+    """The answers of all closed windows, in the order of their ends and keys: key, pairs, greatest value."""
     rows = {stream: [row for number in range(batches) for row in _batch(stream, number)] for stream in ROWS}
     last = min(max(at for at, _, _ in each) for each in rows.values())
-    answers = {}
+    answers = []
     for end in range(START - START % SLIDE + SLIDE, last + 1, SLIDE):
         counts: dict[str, dict[int, list[int]]] = {stream: defaultdict(list) for stream in ROWS}
         for stream, each in rows.items():
             for at, k, v in each:
                 if end - WINDOW <= at < end:
                     counts[stream][k].append(v)
-        for k in counts["a"].keys() & counts["b"].keys():
-            answers[end, k] = (len(counts["a"][k]) * len(counts["b"][k]), max(counts["b"][k]))
+        answers += [
+            (k, len(counts["a"][k]) * len(counts["b"][k]), max(counts["b"][k]))
+            for k in sorted(counts["a"].keys() & counts["b"].keys())
+        ]
     return answers

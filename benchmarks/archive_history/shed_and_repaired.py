@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +53,9 @@ def batch(number: int) -> pa.Table:
 def shed(folder: Path, share: float) -> Shed:
     """Push all rows while a share of them is read, then let all return. The last window stays open."""
     with hr.open(folder, local=True) as hub:
-        hub.execute("CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push OPTIONS (blocks '16') TIMESTAMP BY at")
+        hub.execute(
+            "CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push OPTIONS (blocks '16') TIMESTAMP BY at"
+        )
         hub.execute(f"CREATE QUERY q AS {QUERY} WITH SHEDDING (repair)")
         hub.execute(f"ALTER STREAM s SET (keep '{share}')")
         pushed = [batch(number) for number in range(BATCHES)]
@@ -65,8 +68,10 @@ def shed(folder: Path, share: float) -> Shed:
         exact, archived = _windows(hub), _archived(hub)
         repaired = hub.status()["repairs"].get("q", {}).get("repaired", 0)
     whole = pa.concat_tables(pushed)
-    truth = np.array([[rows.num_rows, rows["v"].to_numpy().sum()] for rows in pushed[: len(estimates)]], float)
-    below = hashes_of(archived[POSITION].to_numpy(), seed_of("s")) < np.uint64(share * 2.0**64 - 1)
+    truth = np.array(
+        [[rows.num_rows, rows["v"].to_numpy().sum()] for rows in pushed[: len(estimates)]], float
+    )
+    below = hashes_of(archived[POSITION].to_numpy(), seed_of("s")) >> np.uint64(11) < share * 2.0**53
     closed = archived["at"].cast(pa.int64()).to_numpy() < (START + BATCH_SECONDS * len(truth)) * 1_000_000
     return Shed(
         share,
@@ -85,12 +90,12 @@ def shed(folder: Path, share: float) -> Shed:
 
 def _windows(hub: Hub) -> npt.NDArray[np.float64]:
     """Of each window that is emitted and not retracted: the count, the sum, its error, and the share of rows it is from."""
-    rows = hub.query("q").history()
-    held: dict[int, list[float]] = {}
-    for row in rows.sort_by("__change").to_pylist():  # retractions first, and the others stay in their order
-        if row["__change"] > 0:
-            held[row["window_end"]] = [row["n"], row["total"], row["total_error"], row["kept"]]
-    return np.array([held[end] for end in sorted(held)])
+    held: Counter[tuple[Any, ...]] = Counter()
+    for row in hub.query("q").history().to_pylist():
+        held[tuple(row[name] for name in ("window_end", "n", "total", "total_error", "kept"))] += row[
+            "__change"
+        ]
+    return np.array([window[1:] for window in sorted(held) if held[window]])
 
 
 def _archived(hub: Hub) -> pa.Table:

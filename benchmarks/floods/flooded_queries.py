@@ -55,9 +55,7 @@ class FloodedQuery:
 
     def kept(self, used: Sequence[float]) -> float:
         """The share of all rows that its answers are from."""
-        return sum(
-            part * share for part, share in zip(self.frequencies, self.shares(used), strict=True)
-        )
+        return sum(part * share for part, share in zip(self.frequencies, self.shares(used), strict=True))
 
     def utility(self, delay: float, used: Sequence[float]) -> float:
         """What answers of so many seconds' delay are worth, from such shares of the rows."""

@@ -32,8 +32,8 @@ BEFORE: Final = 10.0
 """Seconds at a fifth of the capacity, in which costs are measured."""
 LONGEST_REPAIR: Final = 20.0
 """The length of the flood in which all answers have to be repaired; what was dropped is several times that of work."""
-AFTER: Final = 1 / 20
-"""Rows a second after the flood, as a part of the capacity."""
+AFTER, AFTER_EVERY = 1 / 20, 4.0
+"""Rows a second after the flood, as a part of the capacity, and the seconds from push to push."""
 QOS: Final = "QOS"
 
 
@@ -51,7 +51,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class AfterFlood:
-    """The state of archive and answers after a flood; `windows` are those that were repaired."""
+    """The state of archive and answers after a flood; `windows` are those that were repaired, in so many `seconds`."""
 
     archive: Checksum
     answers: Compared
@@ -68,7 +68,7 @@ class Flooded:
     pushed: Checksum
     changes: int
     moments: Sequence[Moment]
-    after: AfterFlood | None = None
+    after: AfterFlood
 
     def utility(self, seconds: float) -> float:
         """The total utility, on average over the first seconds of the flood."""
@@ -96,8 +96,10 @@ class _Published:
             self.rows.append(seen.rows)
 
 
-def flooded(policy: str, times: float, seconds: float, capacity: float | None = None) -> Flooded:
-    """A flood of `times` the capacity for so long; with the policy "QOS" until all answers are repaired.
+def flooded(
+    policy: str, times: float, seconds: float, capacity: float | None = None, *, repair: bool = False
+) -> Flooded:
+    """A flood of `times` the capacity for so long, and until all answers are repaired if they shall be.
 
     Without a `capacity` it is what was measured just before.
     """
@@ -123,14 +125,15 @@ def flooded(policy: str, times: float, seconds: float, capacity: float | None = 
             _wait(lambda: sum(published.rows) >= pushed, USELESS_AFTER)
             moments = _moments(hub, source.due[counted_from:], first - counted_from, published)
             changes = hub.status()["overload"]["changes"]
-            if policy != QOS:
-                return Flooded(capacity, rate, source.checksum, changes, moments)
             began = time.perf_counter()
-            source.pour(capacity * AFTER, LONGEST_REPAIR * seconds, lambda: is_repaired(hub))
-            repair = time.perf_counter() - began
-        hub.catch_up()
+            if repair:
+                longest = LONGEST_REPAIR * seconds
+                source.pour(capacity * AFTER, longest, lambda: is_repaired(hub), AFTER_EVERY)
+            took = time.perf_counter() - began
+        if repair:
+            hub.catch_up()
         windows = sum(report["repaired"] for report in hub.status()["repairs"].values())
-        after = AfterFlood(archived(hub), compared(hub, source), windows, repair)
+        after = AfterFlood(archived(hub), compared(hub, source), windows, took)
         return Flooded(capacity, rate, source.checksum, changes, moments, after)
 
 

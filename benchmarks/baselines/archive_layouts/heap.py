@@ -142,9 +142,7 @@ class Heap:
         footer = pq.read_metadata(pa.BufferReader(data))
         first = np.arange(0, table.num_rows, self.block_rows)
         last = np.minimum(first + self.block_rows, table.num_rows) - 1
-        ends = [
-            list(zip(at[rows].tolist(), position[rows].tolist(), strict=True)) for rows in (first, last)
-        ]
+        ends = [list(zip(at[rows].tolist(), position[rows].tolist(), strict=True)) for rows in (first, last)]
         blocks = tuple(
             Block(path, group, int(stop - start) + 1, stored_bytes(footer, group), *keys)
             for group, (start, stop, *keys) in enumerate(zip(first, last, *ends, strict=True))

@@ -11,7 +11,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from benchmarks.baselines.archive_layouts.heap import AT, FIRST, Block, Counters, Heap, Key, ints, key_of
@@ -85,13 +84,12 @@ class PresetCopies:
 
     def insert(self, rows: pa.Table) -> None:
         """A copy is made of the next larger one; each is written in a thread of its own."""
-        draws = self.draw(ints(rows, POSITION))
+        draws, self._last = self.draw(ints(rows, POSITION)), key_of(rows, rows.num_rows - 1)
         for copy in reversed(self.copies):
             if copy.keep < 1:
-                chosen = np.flatnonzero(draws < copy.keep)
-                rows, draws = rows.take(pa.array(chosen)), draws[chosen]
+                chosen = draws < copy.keep
+                rows, draws = rows.filter(pa.array(chosen)), draws[chosen]
             copy.append(rows)
-        self._last = key_of(rows, rows.num_rows - 1)
 
     def flush(self) -> None:
         for copy in self.copies:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -88,7 +89,12 @@ def test_every_layout_returns_the_same_rows(
         fill(layout, times)
         for reduction, begin, length, vacuums in scans:
             interval = Interval(begin, begin + length)
-            assert scanned(layout, Uniform(reduction), interval) == drawn(times, 1 - reduction, interval)
+            expected = drawn(times, 1 - reduction, interval)
+            assert scanned(layout, Uniform(reduction), interval) == expected
+            values = [
+                rows.column("v").to_numpy() for rows in layout.scan(Uniform(reduction), interval, ["v"])
+            ]
+            assert np.concatenate([[], *values]).tolist() == [position for _, position in expected]
             if vacuums and isinstance(layout, MarkedCopies) and "uniform" in layout.reduced:
                 layout.vacuum("uniform")
 
@@ -109,6 +115,42 @@ def test_a_unit_is_reduced_as_its_least_reducible_row(
         draw = by_hash(np.arange(len(expected))).tolist()
         wanted = {row for row in expected if draw[row[1]] < 1 - (old if now - row[0] >= age else recent)}
         assert wanted <= set(rows) <= {row for row in expected if draw[row[1]] < 1 - recent}
+
+
+def bytes_of(path: Path, *columns: str) -> int:
+    """What some columns of the files of a folder have, of all row groups."""
+    total = 0
+    for file in path.glob("*.parquet"):
+        footer = pq.read_metadata(file)
+        for group in range(footer.num_row_groups):
+            chunks = [footer.row_group(group).column(number) for number in range(footer.num_columns)]
+            total += sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in columns)
+    return total
+
+
+def test_only_what_decides_on_rows_is_read_besides_the_columns_that_are_asked_for(tmp_path: Path) -> None:
+    """Positions where rows are drawn after reading, event times where an interval cuts what is read; neither of a whole sample."""
+    for name in ("stream", "random"):
+        (tmp_path / name).mkdir()
+    stream = Strawman.at(tmp_path / "stream", 400)
+    random = replace(RandomBlocks.at(tmp_path / "random", 100, 4), is_ordered=False)
+    fill(stream, range(400), cut=400)
+    fill(random, range(400), cut=400)
+
+    def read(layout: Layout, reduction: float, interval: Interval = ALWAYS) -> int:
+        before = layout.counters.bytes_read
+        list(layout.scan(Uniform(reduction), interval, ["v"]))
+        return layout.counters.bytes_read - before
+
+    of_stream, of_random = (lambda *names: bytes_of(tmp_path / "stream", *names)), tmp_path / "random"
+    assert read(stream, 0.0) == of_stream("v")
+    assert read(stream, 0.5) == of_stream("v", POSITION)
+    assert read(stream, 0.5, Interval(10, 20)) == of_stream("v", POSITION, AT)
+    assert read(stream, 0.0, Interval(0, 399)) == of_stream("v")
+    assert read(random, 0.0) == bytes_of(of_random, "v")
+    assert read(random, 0.1) == bytes_of(of_random, "v", POSITION)
+    assert 0.4 < read(random, 0.5) / bytes_of(of_random, "v") < 0.6
+    assert random.counters.bytes_of_blocks > 2 * random.counters.bytes_read
 
 
 def evenly(count: int) -> Draw:
