@@ -81,7 +81,7 @@ class Flooded:
 
 
 @dataclass(slots=True)
-class _Published:
+class Published:
     """Epochs with rows: their numbers, when they were published, and how many rows they had."""
 
     epoch: list[int] = field(default_factory=list)
@@ -111,7 +111,7 @@ def flooded(
         hub.execute(STREAM)
         for name, query in QUERIES.items():
             hub.execute(f"CREATE QUERY {name} AS {query.text} {query.stated}")
-        source, published = Source(hub), _Published()
+        source, published = Source(hub), Published()
         measured = capacity_of(hub, source)
         capacity = measured if capacity is None else capacity
         hub.on_epoch(published.note)
@@ -123,7 +123,7 @@ def flooded(
             rate = sum(rows for _, rows in source.due[first:]) / (time.perf_counter() - began)
             pushed = sum(rows for _, rows in source.due[counted_from:])
             _wait(lambda: sum(published.rows) >= pushed, USELESS_AFTER)
-            moments = _moments(hub, source.due[counted_from:], first - counted_from, published)
+            moments = moments_of(hub, source.due[counted_from:], first - counted_from, published)
             changes = hub.status()["overload"]["changes"]
             began = time.perf_counter()
             if repair:
@@ -178,18 +178,19 @@ def is_repaired(hub: Hub) -> bool:
     return not any(report["waiting"] for report in hub.status()["repairs"].values())
 
 
-def _entries(hub: Hub) -> list[Mapping[str, Any]]:
+def entries_of(hub: Hub) -> list[Mapping[str, Any]]:
+    """The entries of the archive, an epoch each."""
     manifest = hub.home.latest()
     return [entry for _, entry in hub.home.list_of(manifest, "archive:s").iterate(hub.home.store.read, 0)]
 
 
-def _moments(
-    hub: Hub, due: Sequence[tuple[float, int]], first: int, published: _Published
+def moments_of(
+    hub: Hub, due: Sequence[tuple[float, int]], first: int, published: Published
 ) -> tuple[Moment, ...]:
     """The seconds of the flood, which begins with the batch `first`; each batch was answered when the epoch with its last row was published."""
     operators = {name: hub.catalog.require_query(name).operator_id for name in QUERIES}
     ends = np.cumsum(published.rows)
-    shares = {entry["epoch"]: entry.get("shares", {}) for entry in _entries(hub)}
+    shares = {entry["epoch"]: entry.get("shares", {}) for entry in entries_of(hub)}
     now, upto, began = time.perf_counter(), sum(rows for _, rows in due[:first]), due[first][0]
     seconds: dict[int, list[Moment]] = {}
     for at, rows in due[first:]:
@@ -220,7 +221,7 @@ def _together(batches: Sequence[Moment]) -> Moment:
 def archived(hub: Hub) -> Checksum:
     """The rows of the archive, file by file: joined runs are in one file, which several entries name."""
     found = Checksum()
-    for name in dict.fromkeys(name for entry in _entries(hub) for name in entry["files"]):
+    for name in dict.fromkeys(name for entry in entries_of(hub) for name in entry["files"]):
         file = pq.ParquetFile(pa.BufferReader(hub.home.store.map(name)))
         for batch in file.iter_batches(1 << 20, columns=["at", "k", "v"]):
             found.add(*(batch.column(column).cast(pa.int64()).to_numpy() for column in ("at", "k", "v")))

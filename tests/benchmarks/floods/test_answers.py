@@ -89,6 +89,7 @@ def test_whatever_is_missing_repeated_or_wrong_is_counted(number: int) -> None:
     assert compared(of, [row | {"total": row["total"] - 1} if row is one else row for row in rows]).wrong == 1
     estimate = one | {"n_error": 1.0, "kept": 0.25}
     assert compared(of, [estimate if row is one else row for row in rows]).wrong == 1
+    assert compared(of, [*rows, estimate]).wrong == 1
 
 
 def test_what_the_queries_of_the_flood_are_worth() -> None:
