@@ -1,6 +1,6 @@
 """What is owed to an archive that is read in part: nothing is lost, estimates are honest, repair is exact, sums and late joins are those of all rows.
 
-Five parts, each of a hub in this process, with counters that have to be exact. Rows of a stream are shed by hand in shares of 1/2 to 1/32: the archive is compared with the rows pushed,
+Five parts, each of a hub in this process, with counters that have to be exact. Shares of 1/2 to 1/32 of a stream's rows are read: the archive is compared with the rows pushed,
 and the rows that the query saw with those whose hash is below the share; then all return, and windows are compared with those of all rows. A run of the archive is made of the same rows
 in several cuts, and its file compared byte by byte. Estimators read five thousand samples of the same rows: errors on average are in standard errors of that average. Questions about hours and days read sums that a query by
 the hour stores, or that the question before has left. A join is registered when a minute, or four, of both sides are archived, and live rows arrive at a tenth of, at, and at ten times the
