@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 from benchmarks import folders
@@ -269,9 +270,9 @@ def _stored(joins: dict[tuple[int, float], Joined]) -> Curves:
         Curve(
             f"{5 * archived} s archived, live rate {rate:g}",
             list(range(len(done.stored))),
-            [size / 1e3 for size in done.stored],
+            [size / 1e3 for size in accumulate(done.stored, max)],
             "ours" if archived == LONG else "theirs",
         )
         for (archived, rate), done in joins.items()
     ]
-    return Curves("OB-10: what the join stores", ("epochs", "KB"), drawn)
+    return Curves("OB-10: the most that the join has stored", ("epochs", "KB"), drawn)
