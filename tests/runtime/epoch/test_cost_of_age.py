@@ -128,13 +128,13 @@ def test_a_push_and_an_epoch_wait_for_the_disk_twice_each_and_list_nothing(
             waits.clear()
             syncs.clear()
             hub.push("s", minutes[4:] * IN_RECORD)
-            assert waits == [3, 1]  # segment, its folder and the log's chunk; then the chunk's folder
+            assert waits == [2, 1]  # segment with its folder, and the log's chunk; then the chunk's folder
             assert dict(syncs) == {"create": 2, "fsync": 1, "fsync_file": 1, "fsync_folder": 2}
             waits.clear()
             syncs.clear()
             assert hub.loop.step() is not None
             assert waits == [
-                7,
+                4,
                 1,
             ]  # archive, state and results with their folders, and the manifest; then its folder
             assert dict(syncs) == {"create": 4, "fsync": 1, "fsync_file": 3, "fsync_folder": 4}

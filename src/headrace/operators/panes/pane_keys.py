@@ -31,6 +31,10 @@ def block_key(level: int, block: int) -> int:
     return level * _LEVEL + block + _MIDDLE
 
 
+_ABOVE: Final = block_key(0, HIGHEST)
+"""No key of level 0 is so large, and all of higher levels are larger."""
+
+
 def pane_keys(panes: Ints) -> Ints:
     """The keys of level-0 blocks."""
     return panes + _MIDDLE
@@ -126,11 +130,19 @@ def covers(first: Ints, stop: Ints, tops: Ints) -> tuple[Ints, Ints]:
 
 
 def extent(tables: Sequence[pa.Table]) -> tuple[int, int] | None:
-    """The least and greatest pane among rows of level 0 (tables sorted by key)."""
-    low, high = block_key(0, 0) - block_key(0, HIGHEST), block_key(0, HIGHEST)
-    ends = [
-        (keys.item(0), keys.item(-1)) for table in between(tables, low, high) if len(keys := ints(table, KEY))
-    ]
-    if not ends:
+    """The least and greatest pane among rows of level 0 (tables sorted by key, which begin with that level)."""
+    least = greatest = None
+    for table in tables:
+        if not table.num_rows:
+            continue
+        keys = ints(table, KEY)
+        first, last = keys.item(0), keys.item(-1)
+        if first >= _ABOVE:
+            continue
+        if last >= _ABOVE:
+            last = keys.item(keys.searchsorted(_ABOVE) - 1)
+        least = first if least is None or first < least else least
+        greatest = last if greatest is None or last > greatest else greatest
+    if least is None or greatest is None:
         return None
-    return min(first for first, _ in ends) - block_key(0, 0), max(last for _, last in ends) - block_key(0, 0)
+    return least - block_key(0, 0), greatest - block_key(0, 0)

@@ -27,6 +27,7 @@ from headrace.operators.panes.pane_keys import covers
 from headrace.operators.panes.window_lengths import WindowLengths
 
 _WINDOWS_AT_ONCE: Final = 64
+_NONE: Final[Ints] = np.empty(0, np.int64)
 
 
 def mixed_windows(
@@ -53,14 +54,14 @@ def _combined(layout: Layout, tables: Sequence[pa.Table], window: Ints, due: ran
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The blocks of windows: `keys` each once, ascending, and triples of a block, a length and a window.
+    """The blocks of windows, each once, ascending: `edges` has the key of each and the next one. Triples of a block, a length and a window.
 
     `codes` are those of the (block, length) pairs of the triples, ascending; `windows` count from the first one due.
     """
 
     lengths: WindowLengths
     length_of_query: Ints
-    keys: Ints
+    edges: Ints
     codes: Ints
     windows: Ints
 
@@ -75,7 +76,8 @@ class _Wanted:
         blocks, block = np.unique(keys, return_inverse=True)
         codes = block * len(distinct) + length[owner]
         order = np.argsort(codes, kind="stable")
-        return _Wanted(lengths, length_of_query, blocks, codes[order], window[owner][order])
+        edges = np.stack([blocks, blocks + 1], 1).ravel()
+        return _Wanted(lengths, length_of_query, edges, codes[order], window[owner][order])
 
     def rows_of(self, tables: Sequence[pa.Table]) -> tuple[list[pa.Table], Ints]:
         """The rows of sorted tables that windows are made of, once for each window, and the window of each."""
@@ -111,7 +113,11 @@ class _Wanted:
 
     def _at_keys(self, keys: Ints) -> tuple[Ints, Ints]:
         """The rows whose key is wanted, and the index of the key of each."""
-        first, stop = (np.searchsorted(keys, self.keys, side) for side in ("left", "right"))
+        first, stop = keys.searchsorted(self.edges).reshape(-1, 2).T
         sizes = stop - first
-        block = np.repeat(np.arange(len(sizes)), sizes)
-        return np.arange(len(block)) - np.repeat(np.cumsum(sizes) - sizes - first, sizes), block
+        ends = sizes.cumsum()
+        rows = ends.item(-1)
+        if not rows:
+            return _NONE, _NONE
+        block = np.arange(len(sizes)).repeat(sizes)
+        return np.arange(rows) - (ends - sizes - first).repeat(sizes), block

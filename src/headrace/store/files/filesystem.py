@@ -219,13 +219,23 @@ class LocalStore:
             raise self._store_error(error, str(error.filename or "files"), "sync") from error
 
     def _syncs(self, names: Iterable[str]) -> list[Callable[[], None]]:
-        """A call for each file, and for each of their folders."""
+        """A call for each file; that of the last one in a folder syncs the folder too.
+
+        The file's sync has committed the folder's names by then, where a file system has a journal: the second call costs nothing, and a
+        thread for it would cost more than the wait.
+        """
         paths = [self.path(name) for name in names]
-        folders = sorted({_folder_of(path) for path in paths})
+        last = {_folder_of(path): path for path in paths}
         return [
-            *(partial(self._disk.fsync_file, path) for path in paths),
-            *(partial(self._disk.fsync_folder, folder) for folder in folders),
+            partial(self._sync_path, path, folder if last[folder] == path else None)
+            for path in dict.fromkeys(paths)
+            for folder in (_folder_of(path),)
         ]
+
+    def _sync_path(self, path: str, folder: str | None) -> None:
+        self._disk.fsync_file(path)
+        if folder is not None:
+            self._disk.fsync_folder(folder)
 
     def set_aside(self, name: str) -> None:
         """Drop the file's pages from the system's cache, where it takes such advice."""
@@ -368,23 +378,29 @@ def _normalised(root: str) -> str:
 
 
 def _all_at_once(syncs: Sequence[Callable[[], None]]) -> None:
-    """Run syncs at the same time: a file system with a journal commits those that wait together. One alone needs no other thread.
+    """Run syncs at the same time: a file system with a journal commits those that wait together. The first one needs no other thread.
 
     All have ended on return; the first error is raised.
     """
-    if len(syncs) == 1:
-        syncs[0]()
-        return
     running: list[Future[None]] = []
+    own = list(syncs[:1])
     try:
-        running = [_sync_threads().submit(sync) for sync in syncs]
+        running += [_sync_threads().submit(sync) for sync in syncs[1:]]
     except RuntimeError:  # the interpreter is ending, and starts no threads any more
-        for sync in syncs[len(running) :]:
-            sync()
-    failures = [done.exception() for done in running]  # waits for each
+        own += syncs[1 + len(running) :]
+    failures = [*map(_failure_of, own), *(done.exception() for done in running)]  # waits for each
     for failure in failures:
         if failure is not None:
             raise failure
+
+
+def _failure_of(sync: Callable[[], None]) -> BaseException | None:
+    """The error of a sync, or None."""
+    try:
+        sync()
+    except BaseException as failure:  # noqa: BLE001 - raised once the others have ended
+        return failure
+    return None
 
 
 @cache
