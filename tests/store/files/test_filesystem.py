@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
 
 from headrace.errors import AlreadyPublished, StoreError
+from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
 from headrace.store.files.filesystem import UNFINISHED, LocalStore, MissingFile
 
@@ -184,3 +186,30 @@ def test_a_file_that_is_set_aside_is_as_it_was(store: LocalStore) -> None:
     store.set_aside("runs/one")
     store.set_aside("runs/none")
     assert mapped.to_pybytes() == store.read("runs/one") == data
+
+
+def test_a_sync_is_one_call_for_each_file_and_each_folder_also_when_no_thread_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counting(Disk):
+        synced: ClassVar[list[str]] = []
+
+        def fsync_file(self, path: str) -> None:
+            self.synced.append(path.removeprefix(f"{tmp_path}/"))
+
+        def fsync_folder(self, path: str) -> None:
+            self.synced.append(path.removeprefix(f"{tmp_path}/") + "/")
+
+    class Ending:
+        def submit(self, _: object) -> None:
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    store, names = LocalStore(tmp_path, Counting()), ["a/1", "b/1", "a/2", "a/3", "a/1"]
+    whole = ["a/", "a/1", "a/2", "a/3", "b/", "b/1"]
+    store.sync(names)
+    assert sorted(Counting.synced) == whole
+    Counting.synced.clear()
+    monkeypatch.setattr(filesystem, "_sync_threads", Ending)
+    store.sync(names)
+    assert sorted(Counting.synced) == whole
+    assert Counting.synced.index("a/") > Counting.synced.index("a/1")

@@ -7,18 +7,21 @@ same rows are late. Retention drops the oldest entries once every operator has f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.runtime.messages.task_messages import Split
+from headrace.runtime.messages.task_messages import RejectsFile, Split
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import Instant
 
 JOINED: Final = "joined archives"
 """The fact of a manifest with the entries of each stream's archive list up to which small runs were joined in one file."""
+JOINED_REJECTS: Final = "joined rejects"
+"""The same for each stream's list of rejects: the entries up to which files were joined, by 64, and by 4,096."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class ArchiveEntry:
     `relations` are the files of the versions that applied, so that a lookup in a backfill has the same result. `keep` is the
     share of its rows that queries WITH SHEDDING saw, so that they see the same rows again; `shares` those of operators for which
     they were chosen, if less than all. Where runs of several entries are in one file, `within` is its name, also in entries without rows,
-    and `joined` has of each run the first row group and their number.
+    and `joined` has of each run the first row group and their number. `rejected` are the indexes of its rejected rows in the stream's
+    list of rejects; `rejects` are names of their files, in entries of earlier versions.
     """
 
     epoch: int
@@ -55,6 +59,7 @@ class ArchiveEntry:
     """The greatest event time of this entry and all before it; None where an earlier version has written it."""
     within: str = ""
     joined: tuple[tuple[int, int], ...] = ()
+    rejected: tuple[int, ...] = ()
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -77,6 +82,8 @@ class ArchiveEntry:
             del value["latest"]
         if not self.within:
             del value["within"], value["joined"]
+        if not self.rejected:
+            del value["rejected"]
         return value
 
     @staticmethod
@@ -89,6 +96,7 @@ class ArchiveEntry:
                 **{name: tuple(value[name]) for name in ("files", "rejects")},
                 "shares": {name: tuple(shares) for name, shares in value.get("shares", {}).items()},
                 "joined": tuple((first, count) for first, count in value.get("joined", ())),
+                "rejected": tuple(value.get("rejected", ())),
             }
         )
 
@@ -119,11 +127,26 @@ def retained(
     return entries.drop_before(end)
 
 
+def rejects_of(
+    entries: Iterable[ArchiveEntry], listed: RadixList, read: Callable[[str], bytes]
+) -> dict[int, RejectsFile]:
+    """Where the rejected rows of neighbouring entries are, by index in the stream's list of rejects."""
+    numbers = [number for entry in entries for number in entry.rejected]
+    if not numbers:
+        return {}
+    found = takewhile(lambda one: one[0] <= max(numbers), listed.iterate(read, min(numbers)))
+    return {number: RejectsFile.of_entry(value) for number, value in found}
+
+
 def splits_of(
-    entry: ArchiveEntry, stream: StreamDefinition, records: Mapping[int, Mapping[str, Any]]
+    entry: ArchiveEntry,
+    stream: StreamDefinition,
+    records: Mapping[int, Mapping[str, Any]],
+    rejects: Mapping[int, RejectsFile],
 ) -> tuple[Split, ...]:
-    """The splits that read an entry's rows again: of its copy, or in place of the source."""
-    refused = tuple(Split(stream.name, 0, refused=name) for name in entry.rejects)
+    """The splits that read an entry's rows again: of its copy, or in place of the source; and its rejected rows."""
+    files = [RejectsFile(name, 0) for name in entry.rejects] + [rejects[number] for number in entry.rejected]
+    refused = tuple(Split(stream.name, 0, refused=file) for file in files)
     if entry.files:
         return refused + tuple(
             Split(

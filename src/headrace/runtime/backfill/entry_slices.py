@@ -16,7 +16,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, splits_of
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.epoch_work import OF_A_TASK
-from headrace.runtime.messages.task_messages import Split
+from headrace.runtime.messages.task_messages import RejectsFile, Split
 from headrace.store.files.filesystem import Store
 
 Weighed: TypeAlias = tuple[Split, int]
@@ -27,10 +27,14 @@ _row_groups: Final[Recent[tuple[str, str], tuple[int, ...]]] = Recent(256)
 
 
 def slices_of(
-    store: Store, entry: ArchiveEntry, stream: StreamDefinition, records: Mapping[int, Mapping[str, Any]]
+    store: Store,
+    entry: ArchiveEntry,
+    stream: StreamDefinition,
+    records: Mapping[int, Mapping[str, Any]],
+    rejects: Mapping[int, RejectsFile],
 ) -> list[Weighed]:
     """The slices of an entry, each with its rows (an estimate where the source is read in place)."""
-    splits = splits_of(entry, stream, records)
+    splits = splits_of(entry, stream, records, rejects)
     unknown = entry.rows // max(1, len(splits)) + 1
     return list(
         chain.from_iterable(

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill import union_replay
-from headrace.runtime.backfill.archive_entries import ArchiveEntry, splits_of
+from headrace.runtime.backfill.archive_entries import ArchiveEntry, rejects_of, splits_of
 from headrace.runtime.backfill.backfill_scheduler import (
     Chunk,
     Group,
@@ -26,7 +26,7 @@ from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.messages.task_messages import Participants
+from headrace.runtime.messages.task_messages import Participants, RejectsFile
 from headrace.runtime.plan.union_streams import USING, inputs_of
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.store.logs.manifest import Manifest
@@ -63,9 +63,9 @@ class Archives:
         splits = [
             (split, entry.rows + 1)
             for name, entries in _by_stream(bundles).items()
-            for ingest_records in (records(self.plan.streams[name], entries),)
+            for of_all in ((records(self.plan.streams[name], entries), self._rejects(name, entries)),)
             for entry in entries
-            for split in splits_of(entry, self.plan.streams[name], ingest_records)
+            for split in splits_of(entry, self.plan.streams[name], *of_all)
         ]
         end = bundles[-1].position
         return EpochWork(
@@ -84,9 +84,8 @@ class Archives:
         slices = [
             piece
             for name, entry in bundle.entries
-            for piece in slices_of(
-                self.home.store, entry, self.plan.streams[name], records(self.plan.streams[name], [entry])
-            )
+            for of_all in ((records(self.plan.streams[name], [entry]), self._rejects(name, [entry])),)
+            for piece in slices_of(self.home.store, entry, self.plan.streams[name], *of_all)
         ]
         entries, first = group.start
         most = group.until[1] if group.until is not None and group.until[0] == entries else len(slices)
@@ -133,6 +132,10 @@ class Archives:
 
     def _current(self, stream: str) -> Instant:
         return progress_of(self.manifest.stream(stream)).punctuation
+
+    def _rejects(self, stream: str, entries: Sequence[ArchiveEntry]) -> Mapping[int, RejectsFile]:
+        listed = self.home.list_of(self.manifest, f"rejects:{stream}")
+        return rejects_of(entries, listed, self.home.store.read)
 
     def _list(self, stream: str) -> RadixList:
         return self.home.list_of(self.manifest, f"archive:{stream}")

@@ -301,7 +301,7 @@ def _archived(
             done.epoch,
             ordinals,
             receipt.archived,
-            tuple(file.name for file in receipt.rejects),
+            (),
             receipt.rows,
             receipt.late,
             progress[name].punctuation,
@@ -311,8 +311,15 @@ def _archived(
             plan.sample_rate_of(name),
             {id_: seen for id_, seen in shares.items() if plan.operators[id_].stream == name},
             progress_after[name].max_event_time,
+            rejected=_next_numbers(done.before, f"rejects:{name}", len(receipt.rejects)),
         )
     return entries
+
+
+def _next_numbers(before: Manifest, name: str, count: int) -> tuple[int, ...]:
+    """The indexes that so many entries get that are appended to a list."""
+    length = before.lists.get(name, RadixList()).length
+    return tuple(range(length, length + count))
 
 
 def _append_rejects(

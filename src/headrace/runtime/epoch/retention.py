@@ -34,6 +34,7 @@ from headrace.runtime.plan import derived_streams
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.results.result_log import SUMS, consolidated
+from headrace.runtime.samples.joined_rejects import JOINED_FAILURES
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.committed import NEW_STREAM
@@ -141,6 +142,9 @@ class RetentionPass:
             facts[FAILED_ROWS] = rows
         lists |= self._without_old_rejects()
         gone = {f"failures:{name}" for name in dropped} & self.manifest.lists.keys()
+        marks = facts.get(JOINED_FAILURES, {})
+        if not dropped.isdisjoint(marks):
+            facts[JOINED_FAILURES] = {name: mark for name, mark in marks.items() if name not in dropped}
         return replace(self.manifest, lists=self.manifest.lists.changed(lists, gone), facts=facts)
 
     def _first_retained(self, listed: RadixList, retention_class: str, start: int) -> int:

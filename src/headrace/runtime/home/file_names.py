@@ -59,6 +59,11 @@ def query_rejects(query: str, epoch: int, task: int) -> str:
     return f"rejects/query/{query}/{_unique(epoch, task)}.parquet"
 
 
+def joined_rejects(file: str, first: int, entries: int) -> str:
+    """The rejected rows of so many entries of a list from the entry `first` on, in the folder of one of their files."""
+    return f"{file.rpartition('/')[0]}/{first:012d}+{entries}-{uuid.uuid4().hex[:12]}.parquet"
+
+
 def state_run(epoch: int, task: int) -> str:
     """A state run."""
     return f"state/{_unique(epoch, task)}.run"

@@ -1,20 +1,22 @@
-"""Parquet files of rejected rows with the reason of each: those of a stream, written and read, and the rows on which a
-query's expressions failed, written.
-"""
+"""Parquet files of rejected rows with the reason of each: those of a stream, and the rows on which a query's expressions failed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.errors import CorruptStore
 from headrace.operators.base.batch import Rejected
 from headrace.schema import STAMP
 from headrace.store.files.filesystem import Store
 
 STREAM_SCHEMA = pa.schema([("position", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
+GROUP: Final = 1 << 16
+"""Rows of a row group: what is decoded to read a few of them."""
 QUERY_SCHEMA = pa.schema([("at", STAMP), ("position", pa.int64()), ("reason", pa.string())])
 
 
@@ -44,10 +46,38 @@ class RejectWriter:
         )
 
 
-def read_refused(store: Store, file: str) -> list[tuple[int, str, str]]:
-    """The rows of a stream's reject file."""
-    table = pq.read_table(pa.BufferReader(store.map(file)))
+def read_rejects(store: Store, file: str, part: int | None, rows: int) -> pa.Table:
+    """So many rows of a reject file from row `part` on; all without one. Raises `CorruptStore` where there are fewer."""
+    first, begin, skipped, groups = part or 0, 0, 0, list[int]()
+    content = pa.BufferReader(store.map(file))
+    try:
+        opened = pq.ParquetFile(content)
+        for number in range(opened.num_row_groups):
+            end = begin + opened.metadata.row_group(number).num_rows
+            if end <= first:
+                skipped = end
+            elif part is None or begin < first + rows:
+                groups.append(number)
+            begin = end
+        table = opened.read_row_groups(groups, use_threads=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptStore(f"the rejected rows in '{file}' cannot be read: {error}") from error
+    if part is None:
+        return table
+    if table.num_rows < first - skipped + rows:
+        raise CorruptStore(f"'{file}' has {begin} rejected rows, not {rows} from row {first} on")
+    return table.slice(first - skipped, rows)
+
+
+def read_refused(store: Store, file: str, part: int | None, rows: int) -> list[tuple[int, str, str]]:
+    """The same rows of a stream's reject file."""
+    table = read_rejects(store, file, part, rows)
     return list(zip(*(table.column(name).to_pylist() for name in STREAM_SCHEMA.names), strict=True))
+
+
+def encode_rejects(tables: Sequence[pa.Table]) -> pa.Buffer:
+    """A Parquet file of the rows of several, in this order."""
+    return _parquet(pa.concat_tables(tables))
 
 
 def encode_query_rejects(rejected: Sequence[Rejected]) -> pa.Buffer:
@@ -68,5 +98,5 @@ def encode_query_rejects(rejected: Sequence[Rejected]) -> pa.Buffer:
 
 def _parquet(table: pa.Table) -> pa.Buffer:
     out = pa.BufferOutputStream()
-    pq.write_table(table, out, compression="lz4")
+    pq.write_table(table, out, row_group_size=GROUP, compression="lz4")
     return out.getvalue()

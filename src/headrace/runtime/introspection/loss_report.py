@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.home.file_names import file_name
 from headrace.runtime.home.home import Home
+from headrace.runtime.home.reject_files import read_rejects
+from headrace.runtime.messages.task_messages import RejectsFile
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 from headrace.store.logs.manifest import Manifest
@@ -114,8 +113,8 @@ def _last_reason(home: Home, after: Manifest, of: str) -> str | None:
     if newest is None:
         return None
     _, entry = newest
-    file = pa.BufferReader(home.store.map(entry["name"]))
-    return str(pq.read_table(file, columns=["reason"]).column("reason")[0])
+    file = RejectsFile.of_entry(entry)
+    return str(read_rejects(home.store, file.name, file.part, file.rows).column("reason")[0])
 
 
 def _rows(count: int) -> str:

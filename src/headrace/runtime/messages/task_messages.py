@@ -34,6 +34,7 @@ from headrace.runtime.messages.result_entry import as_entry
 from headrace.runtime.messages.stream_progress import Clock, SourceProgress, StreamProgress
 from headrace.store.logs.committed import KeysFile
 from headrace.store.logs.manifest import StateRun
+from headrace.store.maintenance.retention_classes import PART
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
@@ -52,10 +53,28 @@ class PaneBackfill(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class RejectsFile(Message):
+    """Rejected rows of an epoch: all rows of a file, or those from row `part` on of one that several epochs share."""
+
+    name: str
+    rows: int
+    part: int | None = None
+
+    def as_entry(self, epoch: int) -> dict[str, Any]:
+        """The entry of the list of rejects."""
+        return {"epoch": epoch, "name": self.name, "rows": self.rows, PART: self.part}
+
+    @staticmethod
+    def of_entry(entry: Mapping[str, Any]) -> RejectsFile:
+        """The inverse, without the epoch."""
+        return RejectsFile(entry["name"], entry["rows"], entry.get(PART))
+
+
+@dataclass(frozen=True, slots=True)
 class Split(Message):
     """A unit of input of a scan task: an ingest record, or a run of the archive in a backfill, or some of its `row_groups`.
 
-    `refused` is a file of rejects, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
+    `refused` are rejected rows of a file, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
     operator. `before` is the punctuation by which rows are late, where it is not the message's; `sample_rate` the share of
     rows that were not shed when they arrived, in a backfill; `shares` of operators for which they were chosen. With `repairs`, the rows are
     read of which others were shed. `made` are results that this epoch has made, not in a file yet.
@@ -67,7 +86,7 @@ class Split(Message):
     archived: str | None = None
     row_groups: tuple[int, ...] | None = None
     before: Instant | None = None
-    refused: str | None = None
+    refused: RejectsFile | None = None
     pane_backfill: PaneBackfill | None = None
     sample_rate: float | None = None
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -237,18 +256,6 @@ class StateMessage(Message):
     def participants(self) -> Participants:
         """The operators that take part."""
         return Participants(frozenset(self.emitted_to), self.followers, frozenset(self.resting))
-
-
-@dataclass(frozen=True, slots=True)
-class RejectsFile(Message):
-    """A file of rejected rows."""
-
-    name: str
-    rows: int
-
-    def as_entry(self, epoch: int) -> dict[str, Any]:
-        """The entry of the list of rejects."""
-        return {"epoch": epoch, "name": self.name, "rows": self.rows}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.reductions import Reduction
-from headrace.runtime.backfill.archive_entries import JOINED
+from headrace.runtime.backfill.archive_entries import JOINED, JOINED_REJECTS
 from headrace.runtime.backfill.initial_progress import beyond
 from headrace.runtime.home.home import Home
 from headrace.runtime.progress.committed_progress import progress_of
@@ -207,8 +207,8 @@ def _is_of(copy: Mapping[str, Any], reduction: Reduction | None) -> bool:
 
 
 def without_dropped(facts: Mapping[str, Any], streams: Collection[str]) -> Mapping[str, Any]:
-    """The facts about the archives of these streams alone."""
-    for fact in (REDUCED, JOINED, COPIES):
+    """The facts about the archives and the rejects of these streams alone."""
+    for fact in (REDUCED, JOINED, JOINED_REJECTS, COPIES):
         of_all = facts.get(fact, {})
         if not of_all.keys() <= set(streams):
             facts = {**facts, fact: {name: value for name, value in of_all.items() if name in streams}}

@@ -102,8 +102,8 @@ class Repairs:
 
     def _slices(self, stream: str, entry: ArchiveEntry, records: Records) -> list[Weighed]:
         definition = self.plan.streams[stream]
-        slices = slices_of(self.home.store, entry, definition, records(definition, [entry]))
-        return [(split, weight) for split, weight in slices if split.refused is None]
+        accepted = replace(entry, rejects=(), rejected=())
+        return slices_of(self.home.store, accepted, definition, records(definition, [entry]), {})
 
     def _after(self, operator: str, ledger: RepairLedger, position: tuple[int, int]) -> RepairLedger:
         """The ledger once an operator has read its archive up to a position."""

@@ -24,7 +24,9 @@ from headrace.store.maintenance.retention_classes import (
 )
 from headrace.time import FOREVER
 
-FOLDERS: Final = ("archive/", "lists/", "results/", "samples/", "state/")
+_NAMED_TWICE: Final = {"archive": "rejects/"}
+"""By kind of list the folder of files that entries of earlier versions name, and entries of another list too: that one counts."""
+FOLDERS: Final = ("archive/", "lists/", "rejects/", "results/", "samples/", "state/")
 
 
 def retired(before: Manifest, after: Manifest, read: Read, root: str) -> set[str]:
@@ -39,11 +41,12 @@ def retired(before: Manifest, after: Manifest, read: Read, root: str) -> set[str
         if listed is None:
             continue
         start = FOREVER if shorter is None else shorter.start
-        names.update(listed.segments_before(read, start))
+        gone = set(listed.segments_before(read, start))
         for entry in _dropped(listed, expired_of(before, name), start, expired_of(after, name), read):
-            names.update(names_in(entry, root))
+            gone.update(names_in(entry, root))
         if shorter is not None:
-            names |= _replaced(listed, expired_of(before, name), shorter, expired_of(after, name), read, root)
+            gone |= _replaced(listed, expired_of(before, name), shorter, expired_of(after, name), read, root)
+        names |= {one for one in gone if not one.startswith(_NAMED_TWICE.get(name.partition(":")[0], ()))}
     return {name for name in names if name.startswith(FOLDERS)}
 
 

@@ -149,7 +149,8 @@ class _ScanTask:
     def _take_over(self, split: Split, stream: StreamTask) -> None:
         """Rejects that a backfill reads again, or a promise."""
         if split.refused is not None:
-            stream.refuse(read_refused(self._store, split.refused))
+            file = split.refused
+            stream.refuse(read_refused(self._store, file.name, file.part, file.rows))
         elif split.record is not None:
             stream.watch.promised(split.record.get("promise", ALL), split.record["start"])
 
