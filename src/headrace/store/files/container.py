@@ -82,9 +82,9 @@ def parts(
     return writer.finish(header or {})
 
 
-def streamed(portions: Iterable[Mapping[str, pa.Table]], *, piece: int) -> Iterator[Any]:
-    """The bytes of a compressed container whose sections are given in portions; only one portion is in memory."""
-    writer = _Writer(True, True, piece, {})
+def streamed(portions: Iterable[Mapping[str, pa.Table]], *, piece: int | None = None) -> Iterator[Any]:
+    """The bytes of a container whose sections are given in portions, of which only one is in memory; with `piece` of a compressed one."""
+    writer = _Writer(True, piece is not None, piece, {})
     for tables in portions:
         writer.add_all(tables)
         yield from writer.written()
@@ -191,7 +191,7 @@ class _Writer:
         else:
             if table.num_columns and table.column(0).num_chunks > 1 and table.nbytes < _MERGED_BELOW:
                 table = table.combine_chunks()
-            kind, bodies = _BATCHES, [batch.serialize() for batch in table.to_batches()]
+            kind, bodies = _BATCHES, [batch.serialize(memory_pool=PASSING) for batch in table.to_batches()]
         number = self._schemas.setdefault(schema, len(self._schemas))
         crc, places = 0, []
         for body in bodies:

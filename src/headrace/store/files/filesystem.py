@@ -30,7 +30,7 @@ UNFINISHED: Final = ".unfinished-"
 
 _NAME: Final = re.compile(r"[^/\0\\]+(?:/[^/\0\\]+)*")
 _SYNC_THREADS: Final = 8
-_IN_MEMORY: Final = 1 << 24
+_IN_MEMORY: Final = 1 << 21
 """Bytes of a file that an iterator makes, from which on they are written."""
 
 

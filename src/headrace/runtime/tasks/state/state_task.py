@@ -8,7 +8,7 @@ are new; they count once the driver has published their names.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,12 +68,14 @@ from headrace.runtime.tasks.state.state_runs import (
     sections_of,
 )
 from headrace.runtime.tasks.timing import Ledger
-from headrace.store.files.container import parts
+from headrace.store.files.container import parts, streamed
 from headrace.store.files.filesystem import LocalStore
 from headrace.time import Instant
 
 _DEAD_SHARE = 0.2
 """A run is rewritten when more than this share of its rows belongs to dropped queries."""
+_LARGE = 1 << 21
+"""Bytes of state that are not in memory a second time while they are written."""
 
 
 class StateTask:
@@ -444,11 +446,18 @@ class StateTask:
 
     def _write_state(self) -> RunRef:
         name = file_names.state_run(self._message.epoch, self._message.task)
-        size = self._store.write_once(name, parts(self._state), durable=False)
+        size = self._store.write_once(name, _encoded(self._state), durable=False)
         keep_state_run(self._store, name, self._state)
         if self._agenda is not None:
             self._agenda.checked.add(name)
         return RunRef(name, self._message.low, self._message.high, self._level, size, self._message.epoch)
+
+
+def _encoded(sections: Mapping[str, pa.Table]) -> Iterable[Any]:
+    """The bytes of a run; of much state section by section, in memory that the next one uses again."""
+    if sum(table.nbytes for table in sections.values()) < _LARGE:
+        return parts(sections)
+    return streamed({name: table} for name, table in sections.items())
 
 
 def _own(operator: Operator, run: TaskRun) -> Sections:
