@@ -17,10 +17,12 @@ from headrace.adaptive.joins.hot_keys import Division
 from headrace.operators.base.group_codes import hashes
 from headrace.operators.joins.hot_keys.key_layouts import SplitKey
 from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.home import run_cache
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.messages.task_messages import StateReceipt
 from headrace.runtime.plan.adaptive import split_keys as adaptive
 from headrace.runtime.plan.adaptive.split_keys import SPLIT_KEYS, SplitKeys, split_keys
+from headrace.runtime.tasks.state import state_task
 from headrace.time import SECOND
 
 PAIRS = "SELECT ISTREAM(x.v, y.v AS w) FROM a x [RANGE 2 SECONDS], b y [RANGE 2 SECONDS] WHERE x.k = y.k"
@@ -124,6 +126,7 @@ def test_a_key_that_is_not_hot_any_more_is_in_one_task_again(tmp_path: Path) -> 
     hub.close()
     assert divided[0].current.parts == 4
     turning = next(found for found in seen if found[0].current.parts == 1)
+    assert seen.index(turning) in (8, 9)
     assert [layout.parts for layout in turning[0].former] == [4]
     assert SPLIT_KEYS not in facts
     assert pairs == expected(hot)
@@ -144,6 +147,21 @@ def test_a_restart_with_another_number_of_tasks_finds_the_layouts(tmp_path: Path
     pairs = answer(hub)
     hub.close()
     assert pairs == expected([150] * 12)
+
+
+def test_state_that_is_written_section_by_section_is_read_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_task, "_LARGE", 0)
+    hub = prepared(tmp_path)
+    hub.register(PAIRS, "q")
+    for epoch in range(6):
+        run(hub, range(epoch, epoch + 1))
+        hub.close()
+        run_cache._cache.clear()
+        hub = opened(tmp_path)
+    assert answer(hub) == expected([150] * 6)
+    hub.close()
 
 
 def test_a_hub_with_one_task_divides_nothing_and_ends_what_was_divided(tmp_path: Path) -> None:

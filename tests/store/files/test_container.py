@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import CorruptStore, StoreError
 from headrace.store.files import filesystem
-from headrace.store.files.container import Container, pack, parts, streamed
+from headrace.store.files.container import PASSING, Container, pack, parts, streamed
 from headrace.store.files.filesystem import LocalStore
 
 TYPES = {
@@ -297,6 +297,19 @@ def test_one_section_is_found_whatever_the_names(names: list[str], other: str) -
     assert [section.stats for section in container.sections().values()] == [
         {} if number % 2 else {other: [1]} for number in range(len(names))
     ]
+
+
+def test_of_a_container_that_is_streamed_one_section_is_in_memory_a_second_time() -> None:
+    """Also of a plain one, whose tables are views of what was written."""
+    tables = {f"s{n}": pa.table({"a": np.arange(1 << 17) * n}) for n in range(8)}
+    before, most, written = PASSING.bytes_allocated(), 0, list[bytes]()
+    for part in streamed({name: table} for name, table in tables.items()):
+        written.append(bytes(part))
+        most = max(most, PASSING.bytes_allocated() - before)
+    data = b"".join(written)
+    assert 1 << 20 <= most < 3 << 20
+    assert Container.open(data).tables() == tables
+    assert data == b"".join(parts(tables))
 
 
 def test_a_container_written_in_portions_reads_as_one_written_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,26 @@
+"""State runs that are kept in memory when they are written: small ones alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.errors import StoreError
+from headrace.runtime.home.run_cache import keep_state_run, open_run
+from headrace.store.files.filesystem import LocalStore
+
+
+@pytest.mark.parametrize(("rows", "is_kept"), [(100, True), (1 << 16, False)])
+def test_a_small_run_in_several_pieces_is_kept_as_one(tmp_path: Path, rows: int, is_kept: bool) -> None:
+    store, table = LocalStore(tmp_path), pa.concat_tables([pa.table({"a": np.arange(rows)})] * 3)
+    keep_state_run(store, "run", {"q/rows": table})
+    if not is_kept:
+        with pytest.raises(StoreError, match="there is no file 'run'"):
+            open_run(store, "run")
+        return
+    kept = open_run(store, "run")["q/rows"]
+    assert kept == table
+    assert kept.column("a").num_chunks == 1
