@@ -173,6 +173,7 @@ ITS_OWN = {
         "own_slot",
         "join_signature",
         "over_panes",
+        "time_panes",
         "on_request",
         "routing_steps",
         "row_steps",

@@ -16,7 +16,7 @@ from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregat
 from headrace.algebra.expressions.expression import Cast, Column, Expression, Named
 from headrace.algebra.query import Aggregate, Filter, Node, Query, Windowed
 from headrace.algebra.windows.window import Landmark, TimeSlide, Window
-from headrace.operators.base.batch import Batch
+from headrace.operators.base.batch import Batch, EventTimes
 from headrace.operators.base.operator import Advance, Operator
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
@@ -163,7 +163,7 @@ def test_a_common_pane_lies_within_one_pane_of_every_window(
     instants = np.array(at, np.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_panes, "_MOST_GRID", most)
-        places, starts = common_panes(panes, instants)
+        places, starts = common_panes(panes, EventTimes.of(instants))
     assert (starts[places] <= instants).all()
     for comb_panes in panes:
         assert (comb_panes.of_instants(starts[places]) == comb_panes.of_instants(instants)).all()
@@ -173,7 +173,7 @@ def test_rows_that_lie_centuries_apart_cost_their_own_panes_only() -> None:
     """An absurd event time among others: 6 · 10^15 panes of a microsecond and more are between these."""
     combs = [Panes.of(TimeSlide(*comb)) for comb in ((1, 1), (3, 2), (60 * SECOND, 7 * SECOND))]
     instants = np.array([0, -200 * 365 * DAY, 5, 4, 5], np.int64)
-    places, starts = common_panes(combs, instants)
+    places, starts = common_panes(combs, EventTimes.of(instants))
     assert starts[places].tolist() == instants.tolist()
     assert len(starts) == 4
 

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.operators.base.batch import EventTimes
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:
@@ -37,7 +39,7 @@ class Chunk:
     """Rows of a format's reader, before their event times are checked: all columns asked for, numbered in the split.
 
     `numbers` is how many row numbers the chunk uses up; `raw` gives the text of a row by its number, where the format
-    has one.
+    has one. `times` are event times that need no check, of rows whose column of event times was not read.
     """
 
     batch: pa.RecordBatch
@@ -45,3 +47,4 @@ class Chunk:
     refused: list[Refused] = field(default_factory=list)
     numbers: int = 0
     raw: Callable[[int], str] | None = None
+    times: EventTimes | None = None

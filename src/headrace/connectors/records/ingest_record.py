@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import UserError
+from headrace.operators.base.batch import EventTimes
 from headrace.time import Instant
 
 PUNCTUATION: Final = "punctuation"
@@ -84,14 +85,19 @@ class IngestRecord:
 class SourceBatch:
     """Rows of a split, in order.
 
-    `table` has the columns asked for, with the schema's own Arrow types. `at` is each row's event time, `rows` its
+    `table` has the columns asked for, with the schema's own Arrow types. `times` are the event times, `rows` each row's
     number in the split: increasing, and with gaps where records were rejected, since they are numbered too.
     """
 
     table: pa.RecordBatch
-    at: npt.NDArray[np.int64]
+    times: EventTimes
     rows: npt.NDArray[np.int64]
     rejects: pa.Table
+
+    @property
+    def at(self) -> npt.NDArray[np.int64]:
+        """The event time of each row, in microseconds."""
+        return self.times.instants
 
 
 def reject_table(rows: Iterable[int], texts: list[str], reasons: list[str]) -> pa.Table:

@@ -18,6 +18,7 @@ from headrace.algebra.expressions.expression import Expression, columns_of
 from headrace.catalog.definitions import StreamDefinition, TimeExpression
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.language.statements.clauses.event_time import bind_time
+from headrace.operators.base.batch import EventTimes
 from headrace.operators.scalar import Evaluation
 from headrace.schema import Schema
 from headrace.time import DAY, Instant, render_duration, render_instant
@@ -38,8 +39,8 @@ def time_columns(definition: StreamDefinition) -> tuple[str, ...]:
 
 def event_times(
     batch: pa.RecordBatch, record: IngestRecord, definition: StreamDefinition
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None, list[str]]:
-    """Event times in microseconds; when some are refused, a mask of them and a reason for each refused row, in order.
+) -> tuple[EventTimes, npt.NDArray[np.bool_] | None, list[str]]:
+    """Event times; when some are refused, a mask of them and a reason for each refused row, in order.
 
     `batch` has the columns of `time_columns`. A stream that has none gets the record's arrival.
     """
@@ -54,20 +55,20 @@ def event_times(
     elif definition.time is not None:
         column = batch.column(definition.time)
     else:
-        return np.full(rows, record.arrival, np.int64), None, []
+        return EventTimes.of(np.full(rows, record.arrival, np.int64)), None, []
     nulls = column.null_count
     micros = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else _midnights(column)
     at = (micros.fill_null(0) if nulls else micros).to_numpy()
-    limit = min(LAST, record.arrival + definition.max_ahead)
-    if not nulls and (not rows or (int(at.min()) >= FIRST and int(at.max()) <= limit)):
-        return at, None, []
+    times, (first, last) = EventTimes.of(at), accepted(record, definition)
+    if not nulls and (not rows or (times.bounds[0] >= first and times.bounds[1] <= last)):
+        return times, None, []
     missing = pc.is_null(column).to_numpy(zero_copy_only=False)
-    refused = missing | (at < FIRST) | (at > limit)
+    refused = missing | (at < first) | (at > last)
     if not refused.any():
-        return at, None, []
+        return times, None, []
     wrong = np.flatnonzero(refused)
     return (
-        at,
+        times,
         refused,
         [
             f"event time {definition.event_time}: {failures[row]}"
@@ -76,6 +77,11 @@ def event_times(
             for row in wrong.tolist()
         ],
     )
+
+
+def accepted(record: IngestRecord, definition: StreamDefinition) -> tuple[Instant, Instant]:
+    """The first and the last event time that a row of the record may have."""
+    return FIRST, min(LAST, record.arrival + definition.max_ahead)
 
 
 @lru_cache(maxsize=256)

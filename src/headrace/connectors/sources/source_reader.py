@@ -11,17 +11,20 @@ import io
 import json
 import lzma
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.connectors.formats import arrow_reader, csv_reader, json_reader, parquet_reader
+from headrace.connectors.formats.parquet_reader import PutOff
 from headrace.connectors.records.chunk import Chunk, Refused, WholeFile
 from headrace.connectors.records.ingest_record import (
     NO_REJECTS,
@@ -33,13 +36,21 @@ from headrace.connectors.records.ingest_record import (
 )
 from headrace.connectors.records.options import option
 from headrace.connectors.sources import rate_source
-from headrace.connectors.sources.event_time import event_times, time_columns
+from headrace.connectors.sources.event_time import accepted, event_times, time_columns
 from headrace.connectors.sources.listing import list_new, require_place
 from headrace.connectors.sources.source_file import opened
 from headrace.errors import UserError
+from headrace.operators.base.batch import EventTimes
+from headrace.schema import TIMESTAMP, TIMESTAMP_NTZ
 from headrace.time import Instant
 
 FORMATS: Final = ("csv", "json", "parquet", "arrow", "rate")
+
+
+def always(low: Instant, high: Instant) -> bool:
+    """Event times are read, wherever they are."""
+    del low, high
+    return True
 
 
 def read(
@@ -48,17 +59,20 @@ def read(
     columns: Sequence[str] | None = None,
     *,
     root: str | None = None,
+    reads_times: Callable[[Instant, Instant], bool] = always,
 ) -> Iterator[SourceBatch]:
     """The rows of a record, in order, with the columns asked for (all when None). A relative path is in `root`.
 
+    Of a file that shows between which instants some rows are, their event times may be read later, unless `reads_times` of the two.
     Records of csv and json are checked in all their cells whatever is asked for. A file that cannot be read gives one
     reject, one of another schema a reject for each of its rows. Raises `SourceChanged` for a file that is not what was listed.
     """
     selected = tuple(definition.schema.names if columns is None else columns)
     needed = tuple(dict.fromkeys((*selected, *time_columns(definition))))
+    put_off = _put_off(record, definition, selected, root, reads_times)
     read_to = 0
     try:
-        for chunk in _chunks(record, definition, needed, root):
+        for chunk in _chunks(record, definition, needed, root, put_off):
             yield _judged(chunk, record, definition, selected)
             read_to = int(chunk.numbers) + read_to
     except WholeFile as refused:
@@ -68,7 +82,8 @@ def read(
         rejects = reject_table(places, [text] * rows, [f"{record.uri}: {refused.reason}"] * rows)
         none = definition.schema.arrow().empty_table().select(selected)
         empty = pa.RecordBatch.from_pydict({name: [] for name in selected}, schema=none.schema)
-        yield SourceBatch(empty, np.zeros(0, np.int64), np.zeros(0, np.int64), rejects)
+        nothing = np.zeros(0, np.int64)
+        yield SourceBatch(empty, EventTimes.of(nothing), nothing, rejects)
 
 
 def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) -> tuple[pa.Table, pa.Table]:
@@ -133,8 +148,38 @@ def _as_stream(definition: RelationDefinition) -> StreamDefinition:
     return StreamDefinition(definition.name, definition.schema, definition.using, definition.options)
 
 
+def _put_off(
+    record: IngestRecord,
+    definition: StreamDefinition,
+    selected: Sequence[str],
+    root: str | None,
+    reads_times: Callable[[Instant, Instant], bool],
+) -> PutOff | None:
+    """How event times are put off; None where all are read: for themselves, or since the format has no bounds of them."""
+    column = definition.time
+    if record.format != "parquet" or column is None or not selected or column in selected:
+        return None
+    if definition.schema.field(column).type not in (TIMESTAMP, TIMESTAMP_NTZ):
+        return None
+    first, last = accepted(record, definition)
+
+    def is_enough(low: Instant, high: Instant) -> bool:
+        return first <= low and high <= last and not reads_times(low, high)
+
+    @lru_cache(maxsize=1)
+    def instants(group: int) -> npt.NDArray[np.int64]:
+        with opened(record, root) as file:
+            return parquet_reader.instants_of(file, group, column)
+
+    return PutOff(column, is_enough, instants)
+
+
 def _chunks(
-    record: IngestRecord, definition: StreamDefinition, needed: Sequence[str], root: str | None
+    record: IngestRecord,
+    definition: StreamDefinition,
+    needed: Sequence[str],
+    root: str | None,
+    put_off: PutOff | None,
 ) -> Iterator[Chunk]:
     if record.format == "rate":
         yield from rate_source.chunks(record, definition)
@@ -150,7 +195,7 @@ def _chunks(
         elif record.format == "json":
             yield from json_reader.chunks(file, record, definition)
         elif record.format == "parquet":
-            yield from parquet_reader.chunks(file, record, definition.schema, needed)
+            yield from parquet_reader.chunks(file, record, definition.schema, needed, put_off)
         else:
             yield from arrow_reader.chunks(file, record, definition.schema, needed)
 
@@ -169,15 +214,16 @@ def _judged(
 ) -> SourceBatch:
     """The chunk without rows whose event time is refused, and without columns that were not asked for."""
     batch, rows = chunk.batch, chunk.rows
-    at, wrong, reasons = event_times(batch, record, definition)
+    times, wrong, reasons = (chunk.times, None, []) if chunk.times else event_times(batch, record, definition)
     refused = chunk.refused
     if wrong is not None:
         numbers = rows[wrong].tolist()
         texts = [chunk.raw(row) for row in numbers] if chunk.raw else _shown(batch.filter(pa.array(wrong)))
         more = [Refused(*refusal) for refusal in zip(numbers, texts, reasons, strict=True)]
         refused = sorted((*refused, *more), key=lambda refusal: refusal.row)
-        batch, rows, at = batch.filter(pa.array(~wrong)), rows[~wrong], at[~wrong]
-    return SourceBatch(batch.select(list(columns)), at, rows, _table(refused))
+        batch, rows = batch.filter(pa.array(~wrong)), rows[~wrong]
+        times = EventTimes.of(times.instants[~wrong])
+    return SourceBatch(batch.select(list(columns)), times, rows, _table(refused))
 
 
 def _table(refused: Sequence[Refused]) -> pa.Table:

@@ -37,7 +37,8 @@ def by_block_and_group(blocks: Ints, groups: Groups) -> Pairs:
     """Number the (block, group) pairs that have rows."""
     if not len(blocks):
         return Pairs(blocks, 0, blocks, blocks)
-    low, high = int(blocks.min()), int(blocks.max())
+    some = blocks[:1] if blocks.strides == (0,) else blocks
+    low, high = int(some.min()), int(some.max())
     if low == high:
         group_indices = np.arange(groups.count)
         return Pairs(groups.codes, groups.count, np.full(groups.count, low), group_indices, groups.sizes)

@@ -176,7 +176,6 @@ class BaseOperator(StateOwner):
 
     Contract: `advance` is a pure function; its answer depends only on the union of all rows scanned, not on how they were
     cut into epochs, tasks or slots (asserted by the laws); `compact(name, tables)` may replace the tables at any time.
-
     Everything below `advance` is optional. The defaults are right for an operator that shares nothing, emits at once all
     that is due, and answers only for its whole window. `wrapper.Around` decides for each ability whether to forward it.
     """
@@ -251,6 +250,11 @@ class BaseOperator(StateOwner):
     def reads_changes(self) -> bool:
         """Whether it reads insertions and retractions whatever its stream is."""
         return False
+
+    @property
+    def time_panes(self) -> Panes | None:
+        """The panes of event times that all it makes of rows goes by; None if it reads the times themselves."""
+        return None
 
     @property
     def counts_arrivals(self) -> bool:
@@ -382,10 +386,7 @@ class BaseOperator(StateOwner):
         return None
 
     def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
-        """Of an operator for several queries: the deltas of their stored rows, which have their number.
-
-        `first` is the first instant of all rows that were scanned, the last of time without rows.
-        """
+        """The deltas of several queries' stored rows, which have their number; `first` is the first instant of all rows scanned."""
         return {}
 
     def advance_family(

@@ -8,7 +8,7 @@ Each join defines what it stores of a row, and for how long: see `window_join` a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -306,7 +306,7 @@ class JoinScanner:
         batch = pipeline.apply(self._noting_first(batch, side))
         batch, keys = pipeline.evaluate(batch, side.keys)
         if side.time is not None:
-            batch = replace(batch, columns={**batch.columns, side.time: pa.array(batch.at)})
+            batch = batch.with_columns({side.time: pa.array(batch.at)})
         keep = self.operator.is_stored(batch, keys, side)
         if not keep.all():
             batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]

@@ -37,6 +37,8 @@ _ABOVE: Final = block_key(0, HIGHEST)
 
 def pane_keys(panes: Ints) -> Ints:
     """The keys of level-0 blocks."""
+    if panes.strides == (0,):
+        return np.broadcast_to(panes[:1] + _MIDDLE, len(panes))
     return panes + _MIDDLE
 
 

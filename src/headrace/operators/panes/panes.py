@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from headrace.algebra.windows.window import Landmark, TimeSlide
+from headrace.operators.base.batch import EventTimes
 from headrace.operators.base.group_codes import Ints
 from headrace.time import Duration, Instant, render_duration
 
@@ -80,6 +81,20 @@ class Panes:
         if not self.cut:
             return advance
         return 2 * advance + (offset - advance * self.slide >= self.cut)
+
+    def of_times(self, times: EventTimes) -> Ints:
+        """The pane of each row: without reading the instants where all are in one pane."""
+        pane = self.holding_all(times)
+        return (
+            self.of_instants(times.instants) if pane is None else np.broadcast_to(np.int64(pane), times.rows)
+        )
+
+    def holding_all(self, times: EventTimes) -> int | None:
+        """The pane that holds both bounds, and so all rows; None if there are two, or no rows."""
+        if not times.rows:
+            return None
+        first, last = map(self.of_instant, times.bounds)
+        return first if first == last else None
 
     def starts(self, panes: Ints) -> Ints:
         """The first instant of each pane."""

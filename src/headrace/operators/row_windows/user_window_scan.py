@@ -90,8 +90,7 @@ class UserScanner:
         windows = assigned(self.window.kind, batch.at, on)
         if windows.failed:
             self._reject(batch, windows.failed)
-        columns = {**batch.columns, _ROW: pa.array(np.arange(batch.rows))}
-        rows_above = self.above.apply(Batch(columns, batch.at, batch.position))
+        rows_above = self.above.apply(batch.with_columns({_ROW: pa.array(np.arange(batch.rows))}))
         rows_above, values = self.above.evaluate(rows_above, self.layout.stored)
         numbers = flat(rows_above.columns[_ROW]).to_numpy(zero_copy_only=False)
         copy, pair = _copies(numbers, windows.row, batch.rows)

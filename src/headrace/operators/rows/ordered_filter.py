@@ -208,9 +208,7 @@ class OrderedFilter:
             return batch
         rows = np.flatnonzero(is_true)
         batch = batch if len(rows) == batch.rows else batch.take(rows)
-        return Batch(
-            {**batch.columns, **{name: run.mark(name, rows) for name in marks}}, batch.at, batch.position
-        )
+        return batch.with_columns({name: run.mark(name, rows) for name in marks})
 
     def _rejected(self, run: _Run) -> Rejected | None:
         """The rows on which a term fails and none is false, each with the reason of the first conjunct that fails, as written."""

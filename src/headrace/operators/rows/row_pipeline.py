@@ -159,7 +159,7 @@ class RowPipeline:
 
     def _semijoin(self, batch: Batch, step: Membership, candidates: Candidates) -> Batch:
         column, failed = truth(step, candidates, batch)
-        batch = Batch({**batch.columns, step.name: column}, batch.at, batch.position)
+        batch = batch.with_columns({step.name: column})
         if not failed:
             return batch
         mask = np.zeros(batch.rows, bool)
@@ -251,7 +251,7 @@ def _without_rows(batch: Batch, steps: Sequence[RowStep]) -> Batch:
             added[step.name] = pa.nulls(0, pa.bool_())
         elif isinstance(step, LookupJoin):
             added |= {f"{step.alias}.{field.name}": pa.nulls(0, field.type) for field in step.schema.arrow()}
-    return Batch({**batch.columns, **added}, batch.at, batch.position)
+    return batch.with_columns(added)
 
 
 def _prepare(step: LookupJoin, table: pa.Table) -> Prepared:
@@ -267,7 +267,7 @@ def _paired(batch: Batch, step: LookupJoin, table: pa.Table, left: Ints, right: 
         f"{step.alias}.{name}": table.column(name).combine_chunks().take(picked)
         for name in table.column_names
     }
-    return Batch({**rows.columns, **extra}, rows.at, rows.position)
+    return rows.with_columns(extra)
 
 
 def _with_unmatched(batch: Batch, joined: Batch, matched: Ints, step: LookupJoin) -> Batch:

@@ -166,7 +166,7 @@ class RowScanner:
         batch, partition = self.below.evaluate(batch, layout.partition)
         names = layout.names[: len(partition)]
         carried = {f"__{name}": flat(value) for name, value in zip(names, partition, strict=True)}
-        rows_above = self.above.apply(Batch({**batch.columns, **carried}, batch.at, batch.position))
+        rows_above = self.above.apply(batch.with_columns(carried))
         rows_above, values = self.above.evaluate(rows_above, layout.stored)
         self.rows_kept += rows_above.rows
         if rows_above.rows:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.operators.aggregates.cell_table import KEY, SLOT, Gathered, Layout, gather, merge_gathered
 from headrace.operators.aggregates.group_by import Grouped, fold
-from headrace.operators.base.batch import Batch
+from headrace.operators.base.batch import Batch, EventTimes
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import Scanned, Scanner, Sections
 from headrace.operators.families.family import numbered
@@ -88,7 +88,7 @@ class SharedPanes:
         self.rows_kept += passing.rows
         if passing.rows:
             combs = tuple({query.panes.grid: query.panes for query in self.queries}.values())
-            pane_indices, starts = common_panes(combs, passing.at)
+            pane_indices, starts = common_panes(combs, passing.times)
             folded = fold(self.union, pane_indices, values, None)
             self.tables.append([_starting(table, starts) for table in folded])
             self.pays = _LEAST_GAIN * folded[0].num_rows * len(combs) <= passing.rows * len(self.queries)
@@ -187,12 +187,16 @@ def _refold(query: PaneAggregate, layout: Layout, cells: Gathered) -> pa.Table:
     return merge_gathered(layout, Gathered(blocks, slots, cells.groups, cells.answer))
 
 
-def common_panes(combs: Sequence[Panes], at: Ints) -> tuple[Ints, Ints]:
+def common_panes(combs: Sequence[Panes], times: EventTimes) -> tuple[Ints, Ints]:
     """The panes that no edge of any comb crosses: for each row the index of its pane, and the start of each pane.
 
     If rows are sparse in time only non-empty panes are listed: an edge of each comb, the last at or before the row.
     """
-    low, high = int(at.min()), int(at.max())
+    whole = [panes.holding_all(times) for panes in combs]
+    if None not in whole:
+        firsts = (panes.starts(np.array([pane])) for panes, pane in zip(combs, whole, strict=True))
+        return np.broadcast_to(np.int64(0), times.rows), functools.reduce(np.maximum, firsts)
+    at, (low, high) = times.instants, times.bounds
     base, width = _grid(combs)
     first = (low - base) // width
     count = (high - base) // width - first + 1

@@ -24,7 +24,7 @@ from headrace.operators.aggregates.cell_table import (
     merge_gathered,
     select,
 )
-from headrace.operators.base.batch import Batch, Rejected
+from headrace.operators.base.batch import Batch, EventTimes, Rejected
 from headrace.operators.base.block_codes import by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, compact, group
 from headrace.operators.base.operator import Scanned
@@ -157,12 +157,13 @@ class SharedPredicates:
         held, self.held = self.held, []
         if not held:
             return
-        at, position = (_whole([getattr(waiting.batch, of) for waiting in held]) for of in ("at", "position"))
-        batch = Batch(_Joined([waiting.batch.columns for waiting in held]), at, position)
+        times = EventTimes.joined([waiting.batch.times for waiting in held])
+        position = _whole([waiting.batch.position for waiting in held])
+        batch = Batch(_Joined([waiting.batch.columns for waiting in held]), times, position)
         values = [_joined(parts) for parts in zip(*(waiting.values for waiting in held), strict=True)]
         keys = values[: len(self.plan.layout.keys) - 1]
         arguments = dict(zip(self.plan.arguments, values[len(keys) :], strict=True))
-        pane_indices, starts = common_panes(self.plan.combs, batch.at)
+        pane_indices, starts = common_panes(self.plan.combs, batch.times)
         groups = group(keys, batch.rows)
         codes, count, pair_panes, owner, _ = by_block_and_group(pane_indices, groups)
         if self.few and _LEAST_GAIN * count > batch.rows:

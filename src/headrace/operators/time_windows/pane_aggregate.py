@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import Named
+from headrace.algebra.expressions.series import AT
 from headrace.algebra.query import Revisions
 from headrace.algebra.windows.context import Context
 from headrace.operators.aggregates.cell_table import KEY, Layout, merge
@@ -140,6 +141,11 @@ class PaneAggregate(FamilyOperator):
     def finishing(self) -> Finish:
         """The steps above its groups."""
         return self.finish
+
+    @property
+    def time_panes(self) -> Panes | None:
+        """Its panes, unless an expression reads event times."""
+        return None if any(name.endswith(AT) for name in self.columns) else self.panes
 
     @property
     def over_panes(self) -> PaneAggregate:
@@ -385,16 +391,16 @@ class PaneScanner:
         self.rows_in += batch.rows
         batch = self.below.apply(batch)
         if self.operator.panes.has_gaps:
-            batch = batch.where((self.operator.panes.of_instants(batch.at) & 1).astype(bool))
+            batch = batch.where((self.operator.panes.of_times(batch.times) & 1).astype(bool))
         if self.operator.answers_empty and batch.rows:
-            panes = self.operator.panes.of_instants(batch.at)
+            panes = self.operator.panes.of_times(batch.times)
             self.seen.append(extent_table(int(panes.min()), int(panes.max()), self.operator.single_slot or 0))
         batch = self.pipeline.apply(batch)
         grouped = self.operator.grouped
         batch, values = self.pipeline.evaluate(batch, grouped.inputs())
         self.rows_kept += batch.rows
         if batch.rows:
-            blocks = pane_keys(self.operator.panes.of_instants(batch.at))
+            blocks = pane_keys(self.operator.panes.of_times(batch.times))
             slot, row_layout_limit = self.operator.single_slot, self.operator.row_layout_limit
             folded = fold_adaptively(grouped, blocks, values, slot, row_layout_limit=row_layout_limit)
             self.groups, self.sparse_groups = (

@@ -193,7 +193,7 @@ class SampledKeys:
         offset = np.arange(len(first)) - np.repeat(np.cumsum(matches) - matches, matches)
         second = order[np.repeat(start[of_left], matches) + offset]
         one, other = left.take(first), right.take(second)
-        return Batch({**one.columns, **other.columns}, one.at, one.position)
+        return one.with_columns(other.columns)
 
 
 _KEY: Final = "@key"

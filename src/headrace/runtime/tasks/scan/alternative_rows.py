@@ -34,7 +34,7 @@ class AlternativeRows:
         chosen = self.exactly if split.sample_rate is None else split.shares.get(self.operator, (1.0,))[0]
         needed = batch.only(self.columns)
         marks = pa.repeat(pa.scalar(chosen < 1), batch.rows)
-        marked = Batch({**needed.columns, IS_SKETCHED: marks}, batch.at, batch.position)
+        marked = needed.with_columns({IS_SKETCHED: marks})
         self.arrived[0] += batch.rows
         for reader in self.readers:
             reader.add(marked)

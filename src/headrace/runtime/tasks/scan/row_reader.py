@@ -6,7 +6,7 @@ if its event time is below the punctuation with which its epoch began; the archi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,8 @@ from headrace.archive import runs
 from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import IngestRecord, SourceBatch
-from headrace.connectors.sources.source_reader import read
+from headrace.connectors.sources.source_reader import always, read
+from headrace.operators.base.batch import EventTimes
 from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.operators.base.operator import AT
 from headrace.runtime.home.merged_runs import results_named
@@ -34,10 +35,20 @@ class Arrival:
     """A batch as it arrived. `late` is None when no row is; `rejects` are (position, raw text, reason)."""
 
     columns: list[pa.Array]
-    at: npt.NDArray[np.int64]
+    times: EventTimes
     position: npt.NDArray[np.int64]
     late: npt.NDArray[np.bool_] | None = None
     rejects: list[tuple[int, str, str]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.times.rows
+
+    @property
+    def at(self) -> npt.NDArray[np.int64]:
+        """The event time of each row, in microseconds."""
+        return self.times.instants
 
 
 def position_of(ordinal: int) -> int:
@@ -46,9 +57,14 @@ def position_of(ordinal: int) -> int:
 
 
 def arrivals(
-    store: Store, split: Split, definition: StreamDefinition, columns: tuple[str, ...], punctuation: Instant
+    store: Store,
+    split: Split,
+    definition: StreamDefinition,
+    columns: tuple[str, ...],
+    punctuation: Instant,
+    reads_times: Callable[[Instant, Instant], bool] = always,
 ) -> Iterator[Arrival]:
-    """The rows of one split; `columns` are the stream's columns to read, in that order."""
+    """The rows of one split; `columns` are the stream's columns to read, in that order, `reads_times` as in `read`."""
     if split.archived is not None:
         yield from _from_archive(store, split, split.archived, definition, columns)
         return
@@ -58,7 +74,8 @@ def arrivals(
         return
     record = IngestRecord.from_json(split.record)
     first = position_of(split.ordinal)
-    for batch in read(record, definition, columns, root=store.root):
+    reads = lambda low, high: low < punctuation or reads_times(low, high)  # noqa: E731
+    for batch in read(record, definition, columns, root=store.root, reads_times=reads):
         yield _judged(batch, first, punctuation)
 
 
@@ -71,20 +88,21 @@ def _from_results(store: Store, split: Split, columns: tuple[str, ...], punctuat
     at = ints(table, AT) - split.record["shift"]
     late = at < punctuation
     position = np.arange(len(at)) + position_of(split.ordinal)
-    return Arrival([flat(table.column(name)) for name in columns], at, position, late if late.any() else None)
+    columns_read = [flat(table.column(name)) for name in columns]
+    return Arrival(columns_read, EventTimes.of(at), position, late if late.any() else None)
 
 
 def _judged(batch: SourceBatch, first: int, punctuation: Instant) -> Arrival:
-    late = batch.at < punctuation
+    late = None
+    if batch.times.rows and batch.times.bounds[0] < punctuation:
+        late = batch.at < punctuation
     rejects = [
         (first + row, text, reason)
         for row, text, reason in zip(
             *(batch.rejects.column(name).to_pylist() for name in ("row", "text", "reason")), strict=True
         )
     ]
-    return Arrival(
-        list(batch.table.columns), batch.at, batch.rows + first, late if late.any() else None, rejects
-    )
+    return Arrival(list(batch.table.columns), batch.times, batch.rows + first, late, rejects)
 
 
 def _from_archive(
@@ -97,7 +115,7 @@ def _from_archive(
         late = batch.column(runs.FATE).to_numpy() != runs.ACCEPTED
         yield Arrival(
             [batch.column(column) for column in columns],
-            as_int64(batch.column(time)),
+            EventTimes.of(as_int64(batch.column(time))),
             batch.column(runs.POSITION).to_numpy(),
             late if late.any() else None,
         )

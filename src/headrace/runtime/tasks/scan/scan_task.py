@@ -101,7 +101,7 @@ _Arrived: TypeAlias = tuple[Split, StreamTask, Arrival | None]
 
 def _rows(arrived: _Arrived) -> int:
     arrival = arrived[2]
-    return 0 if arrival is None else len(arrival.at)
+    return 0 if arrival is None else arrival.rows
 
 
 def _is_promise(split: Split) -> bool:
@@ -143,7 +143,8 @@ class _ScanTask:
                 yield split, stream, None
                 continue
             bound = stream.punctuation_of(split)
-            for arrival in arrivals(self._store, split, stream.definition, stream.columns, bound):
+            columns, reads_times = stream.columns, stream.reads_times
+            for arrival in arrivals(self._store, split, stream.definition, columns, bound, reads_times):
                 yield split, stream, arrival
 
     def _take_over(self, split: Split, stream: StreamTask) -> None:
@@ -174,6 +175,8 @@ class _ScanTask:
             timed(operators, relations, self._message.row_layout_states, self._message.isolated)
             for operators in (readers.accepted, readers.late, readers.rejected)
         )
+        samples, others = self._samples(name, readers.sampled, relations), (unions, readers.revising)
+        are_read = watch.reads_times or samples.parts or any(others)
         return StreamTask(
             definition,
             columns,
@@ -181,7 +184,7 @@ class _ScanTask:
             rows,
             late,
             rejects,
-            self._samples(name, readers.sampled, relations),
+            samples,
             [
                 (within, timed(operators, relations, isolated=self._message.isolated))
                 for within, operators in readers.revising.items()
@@ -190,6 +193,7 @@ class _ScanTask:
             self._archiving(definition, columns),
             watch,
             RejectWriter(),
+            None if are_read else readers.time_panes,
         )
 
     def _samples(

@@ -197,7 +197,7 @@ def sampled_at(batch: Batch, samples: NestedSamples, sample_rate: float) -> Batc
     weight = weight_of(sample_rate)
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
     added = {name: pa.repeat(pa.scalar(value, pa.float64()), batch.rows) for name, value in weights.items()}
-    return Batch({**batch.columns, **added}, batch.at, batch.position)
+    return batch.with_columns(added)
 
 
 def sampled_by_interval(
@@ -211,7 +211,7 @@ def sampled_by_interval(
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
     sample = batch.take(shown)
     added = {name: pa.array(values) for name, values in weights.items()}
-    return Batch({**sample.columns, **added}, sample.at, sample.position)
+    return sample.with_columns(added)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

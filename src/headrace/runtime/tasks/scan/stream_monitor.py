@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL
-from headrace.operators.base.batch import Batch
+from headrace.operators.base.batch import Batch, EventTimes
 from headrace.runtime.messages.stream_progress import SourceProgress, SourceWatch
 from headrace.runtime.progress.group_progress import bounds_by
 from headrace.runtime.progress.punctuators import PatternReader, Punctuator, max_punctuation_by_group
@@ -73,6 +73,12 @@ class Watch:
         return names | frozenset(self.repeats.rule.keys if self.repeats is not None else ())
 
     @property
+    def reads_times(self) -> bool:
+        """Whether it reads event times of rows, where these are not copied to the archive."""
+        promises = (self.rows, self.of_groups, self.by_source)
+        return bool(self.bounds) or any(reader is not None for reader in promises)
+
+    @property
     def sources(self) -> dict[str, SourceProgress]:
         """Progress of the sources that had rows."""
         return self.by_source.by_source if self.by_source is not None else {}
@@ -81,12 +87,12 @@ class Watch:
         """The rows without promises and repeated rows; rows below a promise for their group are late."""
         if self.patterns is not None:
             arrival = self._taken(self.patterns, names, arrival)
-        if not len(arrival.at) or (not self.bounds and self.repeats is None):
+        if not arrival.rows or (not self.bounds and self.repeats is None):
             return arrival
         columns = dict(zip(names, arrival.columns, strict=True))
         late = arrival.late
         if self.bounds:
-            bounds = bounds_by(self.definition.progress)(columns, len(arrival.at), self.bounds)
+            bounds = bounds_by(self.definition.progress)(columns, arrival.rows, self.bounds)
             broken = arrival.at < bounds
             late = broken if late is None else late | broken
         late = late if late is not None and late.any() else None
@@ -150,7 +156,7 @@ def _only(arrival: Arrival, chosen: np.ndarray) -> Arrival:
     return replace(
         arrival,
         columns=[column.filter(mask) for column in arrival.columns],
-        at=arrival.at[chosen],
+        times=EventTimes.of(arrival.at[chosen]),
         position=arrival.position[chosen],
         late=late if late is not None and late.any() else None,
     )

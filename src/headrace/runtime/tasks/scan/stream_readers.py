@@ -11,6 +11,7 @@ from typing import Final
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import Operator
+from headrace.operators.panes.panes import Panes
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.time import Duration
@@ -43,6 +44,8 @@ class StreamReaders:
     revising: Mapping[Duration | None, Sequence[Operator]]
     relations: frozenset[str]
     important: frozenset[str]
+    time_panes: Sequence[Panes] | None
+    """The panes that those of accepted rows go by; None if one reads event times themselves."""
     _columns: frozenset[str]
 
     @staticmethod
@@ -82,5 +85,12 @@ def _divided(plan: EpochPlan, readers: Sequence[Operator]) -> StreamReaders:
         revising=revising,
         relations=frozenset[str]().union(*(operator.relations for operator in readers)),
         important=frozenset(importance.column for importance in stated if importance is not None),
+        time_panes=_time_panes(by_channel.get("rows", [])),
         _columns=frozenset[str]().union(*map(columns_of, reading)),
     )
+
+
+def _time_panes(readers: Sequence[Operator]) -> Sequence[Panes] | None:
+    panes = {operator.time_panes for operator in readers}
+    by_grid = {comb.grid: comb for comb in panes if comb is not None}
+    return None if None in panes else tuple(by_grid.values())

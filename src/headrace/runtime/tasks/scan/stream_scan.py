@@ -16,6 +16,7 @@ from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.families.scan_output import ScanOutput
+from headrace.operators.panes.panes import Panes
 from headrace.runtime.home.reject_files import RejectWriter
 from headrace.runtime.messages.task_messages import RejectsFile, Split, StreamReceipt
 from headrace.runtime.tasks.scan.archive_writer import Archiving
@@ -54,6 +55,8 @@ class StreamTask:
     archive: Archiving | None
     watch: Watch
     rejects: RejectWriter
+    time_panes: Sequence[Panes] | None = None
+    """The panes of event times that all readers of its rows go by; None where one reads the times themselves."""
     rows: int = 0
     late: int = 0
     deepest: int = 0
@@ -67,19 +70,24 @@ class StreamTask:
         """The punctuation below which the split's rows are late."""
         return self.punctuation if split.before is None else split.before
 
+    def reads_times(self, low: Instant, high: Instant) -> bool:
+        """Whether the event time of each row between two instants is read; else it suffices that they are in one pane."""
+        panes = self.time_panes
+        return panes is None or any(comb.of_instant(low) != comb.of_instant(high) for comb in panes)
+
     def take(self, arrival: Arrival, split: Split, punctuation: Instant) -> None:
         """Archive a batch, then pass its accepted rows to every operator; `punctuation` is that of the batch's epoch."""
         arrival = self.watch.judge(self.columns, arrival)
         self.refuse(arrival.rejects)
-        if not len(arrival.at):
+        if not arrival.rows:
             return
         if self.archive is not None:
             self.archive.add(arrival.columns, arrival.at, arrival.position, arrival.late)
-        self.rows += len(arrival.at)
-        self.greatest = max(self.greatest, int(arrival.at.max()))
+        self.rows += arrival.rows
+        self.greatest = max(self.greatest, arrival.times.bounds[1])
         if self.sampled.parts:
-            self.least = min(self.least, int(arrival.at.min()))
-        batch = Batch(dict(zip(self.columns, arrival.columns, strict=True)), arrival.at, arrival.position)
+            self.least = min(self.least, arrival.times.bounds[0])
+        batch = Batch(dict(zip(self.columns, arrival.columns, strict=True)), arrival.times, arrival.position)
         self.watch.see(batch, None if split.record is None else split.record.get("uri"))
         if arrival.late is not None:
             self.late += int(arrival.late.sum())
