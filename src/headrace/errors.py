@@ -7,7 +7,6 @@ from `HeadraceError` (exit code 1, but for a home in use) and are mostly faults 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -207,7 +206,9 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """A remedy that names candidates similar to `name`, or lists what exists."""
     names = sorted(candidates)
     folded = {candidate.lower(): candidate for candidate in names}
-    near = [folded[match] for match in difflib.get_close_matches(name.lower(), list(folded), n=3, cutoff=0.6)]
+    from difflib import get_close_matches  # noqa: PLC0415 - only where a name is wrong
+
+    near = [folded[match] for match in get_close_matches(name.lower(), list(folded), n=3, cutoff=0.6)]
     if near:
         return "Did you mean " + " or ".join(f"'{candidate}'" for candidate in near) + "?"
     if not names:

@@ -5,9 +5,11 @@ attempt at an epoch that failed. Status, metrics, logs and EXPLAIN show them, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from operator import add
 from typing import Any, Final, NamedTuple
+
+from headrace.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

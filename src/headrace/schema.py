@@ -7,12 +7,12 @@ compared without it, as in Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import UserError, did_you_mean
 
 OURS: Final = "__"

@@ -9,8 +9,9 @@ Source: Babu, Adaptive Query Processing in Data Stream Management Systems (2005)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+from headrace.dataclass import dataclass
 
 Plan = TypeVar("Plan")
 Profile = TypeVar("Profile")

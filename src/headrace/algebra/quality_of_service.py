@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import log2
 from typing import TypeAlias
+
+from headrace.dataclass import dataclass
 
 Point: TypeAlias = tuple[float, float]
 """A delay in seconds, a share of rows lost, or how many times the error that is allowed; and the utility there, from 0 to 1."""

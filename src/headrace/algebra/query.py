@@ -7,7 +7,6 @@ derives its schema from its children; a node that exists is a valid node.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal as Choice
 from typing import TypeAlias
 
@@ -15,6 +14,7 @@ from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import Call, Expression, Named
 from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.windows.window import Delta, RowsSlide, Session, TupleSlide, Window, slides
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.schema import BIGINT, BOOLEAN, TIMESTAMP, Field, Schema
 from headrace.time import Duration, Instant

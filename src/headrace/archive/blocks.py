@@ -13,7 +13,6 @@ is then a sample of keys, with all of their rows, and the same in every stream.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.archive.runs import Ints
+from headrace.dataclass import dataclass
 
 MOST: Final = 1024
 SEED_OF_KEYS: Final = 0

@@ -22,11 +22,12 @@ Techniques, 1977, 2.4 to 2.9, 5.3 and 5A.12 (rows), 9A.7 (unequal groups); Särn
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from headrace.dataclass import dataclass
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]

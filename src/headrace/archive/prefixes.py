@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.archive.runs import JOINED, ROWS, SHARES
+from headrace.dataclass import dataclass
 from headrace.time import BEGINNING, FOREVER, Instant
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.archive import runs
+from headrace.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

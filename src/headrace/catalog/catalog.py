@@ -8,7 +8,7 @@ its present text. ALTER makes a new generation, RENAME and PAUSE keep it; a gene
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -21,6 +21,7 @@ from headrace.catalog.definitions import (
     WindowDefinition,
 )
 from headrace.catalog.immutable_mapping import Edit, ImmutableMapping
+from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, UnknownName, did_you_mean
 
 _Value = TypeVar("_Value")

@@ -5,11 +5,12 @@ windows; each a record of the clauses of its CREATE statement.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal as Choice
 
 from headrace.algebra.windows.user_code import Code
 from headrace.catalog.reductions import Reducer, Reduction
+from headrace.dataclass import dataclass
 from headrace.schema import Schema, Type
 from headrace.time import DAY, Duration, render_duration
 

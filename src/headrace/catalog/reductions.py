@@ -6,9 +6,9 @@ Source: OSCAR (Chandrasekaran and Franklin 2004), reduction functions that are u
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.time import Duration, render_duration
 
 UNITS: Final = ("B", "KB", "MB", "GB", "TB", "PB")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as stopwatch
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts, let_arrow_finish
 from headrace.connectors.formats.rendering import to_text
+from headrace.dataclass import dataclass
 from headrace.examples.flights import prepare
 from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.delivery.output_files import is_answer

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.home.quick_start import importing, leave_pandas_out

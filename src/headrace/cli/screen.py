@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 import pyarrow as pa
 
 from headrace.cli.status_line import LiveLine
 from headrace.connectors.formats.rendering import render, to_csv, to_text
+from headrace.dataclass import dataclass
 
 if TYPE_CHECKING:
     from headrace.language.statements.statement import Statement

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from socket import socket
 from typing import Final
@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts, let_arrow_finish
 from headrace.connectors.formats.rendering import to_text
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError, UserError
 from headrace.language.parser.literals import interval_text
 from headrace.runtime.delivery.actions.receivers import Receivers

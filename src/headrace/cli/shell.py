@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from headrace.cli.completion import prepare_readline
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError, UserError
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_script import parse_script

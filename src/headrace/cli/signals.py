@@ -6,10 +6,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError, UserError
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

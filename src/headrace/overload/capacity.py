@@ -8,9 +8,10 @@ TR 764-784): min_cap is the sum of rate times cost, and a part of the capacity, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import exp, inf
 from typing import Final
+
+from headrace.dataclass import dataclass
 
 MEMORY_SECONDS: Final = 60.0
 """After so long a measurement counts for 1/e."""

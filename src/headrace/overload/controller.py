@@ -10,11 +10,12 @@ al. 2002): delay monitor, hysteresis, undoing by a stack.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import exp, inf
 from typing import Any, Final
 
 from headrace.algebra.quality_of_service import QualityOfService
+from headrace.dataclass import dataclass
 from headrace.overload.capacity import Box, CostLine, mixed, needed, saturation
 from headrace.overload.road_map import Sheddable, Step, shed, undo
 from headrace.overload.turns import Queue, raised, turns

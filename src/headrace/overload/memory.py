@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, log2
 from typing import Any, Final
 
 from headrace.algebra.quality_of_service import QualityOfService
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.overload.road_map import Sheddable, Step, shed, undo
 

@@ -5,13 +5,14 @@ every sample of a greater rate.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import log2
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.overload.shedding import is_sampled
 
 Rows: TypeAlias = npt.NDArray[np.int64]

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import log2
 from typing import Final
 
 from headrace.algebra.quality_of_service import QualityOfService
+from headrace.dataclass import dataclass
 
 FINE: Final = 32
 COARSE: Final = 8

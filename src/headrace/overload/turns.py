@@ -9,10 +9,10 @@ while their answers are late.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from headrace.algebra.quality_of_service import QualityOfService
+from headrace.dataclass import dataclass
 
 LEAST: Final = 1 / 8
 """The part of an epoch for the stream whose rows have waited longest, whatever they are worth: so all of them are read in the end."""

@@ -6,9 +6,9 @@ choice of the first that applies. The tables are in `lowering/lower.py`, `joins/
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Operator
 
 Asked = TypeVar("Asked")

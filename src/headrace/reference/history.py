@@ -8,13 +8,14 @@ make it late.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from typing import Any, TypeAlias
 from typing import Literal as Choice
 
 from headrace.algebra.expressions.punctuation_patterns import OneOf, Pattern, Test
 from headrace.algebra.query import Query, QueryScan, StreamScan, walk
+from headrace.dataclass import dataclass
 from headrace.reference.values import Row
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 

@@ -8,7 +8,7 @@ expression fails become failed rows in `Rejects`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from headrace.algebra.expressions.aggregates import AggregateCall
@@ -38,6 +38,7 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.windows.window import Changing, Rows, TimeRange, Unbounded, slides
+from headrace.dataclass import dataclass
 from headrace.errors import UnsupportedQuery
 from headrace.reference.aggregate import aggregate
 from headrace.reference.conversion import RowError

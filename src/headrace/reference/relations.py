@@ -6,7 +6,7 @@ A relation in FROM is such a query itself, so the evaluation is recursive.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from headrace.algebra.query import (
@@ -22,6 +22,7 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.windows.window import Changing, TimeRange
+from headrace.dataclass import dataclass
 from headrace.errors import UnsupportedQuery
 from headrace.reference.history import relation_of, sources_of
 from headrace.reference.relational import Moment, answer, named, stream_rows, time_of

@@ -8,7 +8,7 @@ slide-th row of its partition. Both give a sequence of `Closing`s, each with the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isnan
 from typing import TypeAlias
 
@@ -26,6 +26,7 @@ from headrace.algebra.windows.window import (
     TupleSlide,
     slides,
 )
+from headrace.dataclass import dataclass
 from headrace.errors import UnsupportedQuery
 from headrace.reference.relational import Frame, Moment, partitions, position_of, stream_rows, time_of
 from headrace.reference.scalar import evaluate

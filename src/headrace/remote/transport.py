@@ -8,13 +8,13 @@ import base64
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError, NameTaken, Span, UnknownName, UserError
 from headrace.remote.sockets import short_address
 

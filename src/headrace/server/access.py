@@ -10,12 +10,13 @@ import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
+from headrace.dataclass import dataclass
 from headrace.server.problems import Refused
 from headrace.server.security.principal import LOCAL, OPEN, Principal
 from headrace.server.security.tokens import Tokens

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Final, TypeAlias
 
 from starlette.concurrency import run_in_threadpool
 
+from headrace.dataclass import dataclass
 from headrace.observation import EpochObservation
 from headrace.runtime.delivery.cursor import Due, due
 from headrace.runtime.home.lru_cache import Recent

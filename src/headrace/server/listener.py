@@ -14,10 +14,11 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.remote.sockets import BACKLOG, SOCKET
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.query_handle import instant_of

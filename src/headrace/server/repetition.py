@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.runtime.home.deadline import DeadlinePassed, require_time, time_left
 from headrace.runtime.home.lru_cache import Recent
 from headrace.server.problems import Refused

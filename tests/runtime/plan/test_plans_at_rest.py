@@ -8,8 +8,10 @@ import json
 import pkgutil
 import subprocess
 import sys
+import typing
 from collections.abc import Iterator
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.messages.epoch_plan import Retention
 from headrace.runtime.plan import bound_queries, epoch_planner, plan_files
 from headrace.runtime.plan.code_fingerprint import fingerprint
-from headrace.runtime.plan.plan_classes import classes, codec
+from headrace.runtime.plan.plan_classes import codec, places
 from headrace.runtime.plan.plan_files import load_plan, save_plan
 from headrace.runtime.plan.update_guards import is_same
 from headrace.runtime.plan.user_code import code_of
@@ -98,7 +100,7 @@ def test_every_class_that_may_be_in_a_plan_is_registered(protocol: Any, package:
         if all(hasattr(kind, name) or name in kind.__dataclass_fields__ for name in wanted)  # type: ignore[attr-defined]
         and not getattr(kind, "__abstractmethods__", None)
     ]
-    known = set(codec()._classes.values())
+    known = {codec().class_of(name) for name in codec().names}
     assert len(of_it) >= 4
     missing = [f"{kind.__module__}.{kind.__qualname__}" for kind in of_it if kind not in known]
     assert missing == [], (
@@ -106,10 +108,40 @@ def test_every_class_that_may_be_in_a_plan_is_registered(protocol: Any, package:
     )
 
 
+def classes_in(hint: Any) -> Iterator[type]:
+    """The dataclasses and enumerations that a type annotation names."""
+    if typing.get_origin(hint) is not None:
+        for argument in typing.get_args(hint):
+            yield from classes_in(argument)
+    elif isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Enum)):
+        yield hint
+
+
+def test_the_classes_of_fields_are_registered_too() -> None:
+    known = {codec().class_of(name) for name in codec().names}
+    missing = {
+        f"{inner.__module__}.{inner.__qualname__} in {kind.__qualname__}.{field.name}"
+        for kind in known
+        if is_dataclass(kind)
+        for hints in [typing.get_type_hints(kind)]
+        for field in fields(kind)
+        if field.init
+        for inner in classes_in(hints[field.name])
+        if inner not in known
+    }
+    assert len(known) > 90
+    assert missing == set(), "add them to runtime/plan/plan_classes.py"
+
+
 def test_two_classes_of_one_name_are_distinguished_by_hand() -> None:
-    another = type("Passing", (), {})
+    modules = {"here": "Passing Other", "there": "Passing"}
     with pytest.raises(ValueError, match="both called Passing: give one of them a name in STORED_AS"):
-        classes((*codec()._classes.values(), another))
+        places(modules, {})
+    assert places(modules, {"headrace.there:Passing": "Former"}) == {
+        "Passing": "headrace.here:Passing",
+        "Other": "headrace.here:Other",
+        "Former": "headrace.there:Passing",
+    }
 
 
 # ------------------------------------------------------------------------------------------------------- what is in files
@@ -236,12 +268,17 @@ def rewritten(folder: Path, name: str, kind: str, **changed: Any) -> None:
     path.write_bytes(seal(kind, 1, {**body, **changed}))
 
 
-def test_a_plan_of_other_classes_is_made_again_when_the_home_is_opened(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "other_head",
+    [{"schema": "of another version"}, {"classes": ["OfAnotherVersion"]}],
+    ids=["fields", "classes"],
+)
+def test_a_plan_of_other_classes_is_made_again_when_the_home_is_opened(tmp_path: Path, other_head) -> None:
     with with_code(tmp_path) as hub:
         push_rows(hub, 1)
         epoch, plan = hub.home.latest().epoch, hub.home.latest().plan
     assert plan is not None
-    rewritten(tmp_path, plan, "plan", schema="of another version")
+    rewritten(tmp_path, plan, "plan", **other_head)
     with opened(tmp_path) as hub:
         assert hub.home.latest().epoch == epoch + 2  # taken over, and published with a plan that can be read
         assert plan_files.is_readable(hub.home.store, hub.home.latest().plan or "")

@@ -9,7 +9,7 @@ Source: Babu (2005), section 5.5.4; that the caches of other pipelines have to b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -17,6 +17,7 @@ from headrace.adaptive.caches.cost_model import CacheValue
 from headrace.adaptive.caches.estimates import OBSERVATIONS, RecentMean
 from headrace.adaptive.caches.offline_selection import Candidate, Chosen, select
 from headrace.adaptive.caches.segments import Orders, Segment, candidates
+from headrace.dataclass import dataclass
 
 CHANGE: Final = 0.2
 """The part of a value by which it has to move before caches are chosen again."""

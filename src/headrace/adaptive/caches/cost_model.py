@@ -6,10 +6,10 @@ Source: Babu (2005), section 5.5.1. Rates are rows, costs are of one row, in any
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from headrace.adaptive.caches.segments import Segment
+from headrace.dataclass import dataclass
 
 ByPlace: TypeAlias = tuple[tuple[float, ...], ...]
 _REFERENCE: Final = 8

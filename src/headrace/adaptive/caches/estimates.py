@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.adaptive.caches.cost_model import PipelineLoad
+from headrace.dataclass import dataclass
 
 OBSERVATIONS: Final = 10
 """How many of the most recent observations a statistic is the mean of."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from headrace.adaptive.caches.segments import (
@@ -21,6 +21,7 @@ from headrace.adaptive.caches.segments import (
     is_prefix_invariant,
     segments,
 )
+from headrace.dataclass import dataclass
 
 Part = TypeVar("Part", bound=Hashable)
 

@@ -8,13 +8,14 @@ Source: Babu (2005), section 5.4 (direct-mapped replacement) and 5.6 (pages).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.adaptive.filters.order_cost import Bools, Ints
+from headrace.dataclass import dataclass
 
 PAGE: Final = 64
 """Buckets of a page."""

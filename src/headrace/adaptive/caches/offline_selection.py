@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from headrace.adaptive.caches.cost_model import CacheValue
 from headrace.adaptive.caches.segments import Segment, children
+from headrace.dataclass import dataclass
 
 EXHAUSTIVE_UP_TO: Final = 12
 """Candidates of which all sets are tried."""

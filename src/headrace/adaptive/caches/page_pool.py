@@ -8,8 +8,10 @@ Source: Babu (2005), section 5.6.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
+
+from headrace.dataclass import dataclass
 
 Cache = TypeVar("Cache", bound=Hashable)
 

@@ -9,8 +9,9 @@ Source: Babu, Adaptive Query Processing in Data Stream Management Systems (2005)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from headrace.dataclass import dataclass
 
 Orders: TypeAlias = tuple[tuple[int, ...], ...]
 """Of each window, the others in the order in which its new rows probe them."""

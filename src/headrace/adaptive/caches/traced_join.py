@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 from zlib import crc32
 
@@ -19,6 +19,7 @@ import numpy as np
 from headrace.adaptive.caches.estimates import MissEstimate
 from headrace.adaptive.caches.global_caches import CountedEntries, GlobalSegment
 from headrace.adaptive.caches.segments import Equality, Key, Orders, Segment, is_prefix_invariant, key_of
+from headrace.dataclass import dataclass
 
 Row: TypeAlias = tuple[tuple[str, int], ...]
 """The values of a row by column, in order of the columns."""

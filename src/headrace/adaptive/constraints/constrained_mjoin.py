@@ -10,7 +10,7 @@ results are retracted, and a retraction is made by any row that leaves Yes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from typing import Final
 
@@ -29,6 +29,7 @@ from headrace.adaptive.constraints.synopsis import (
     Ints,
     Synopsis,
 )
+from headrace.dataclass import dataclass
 
 _SPREAD: Final = 0x9E3779B97F4A7C1
 _SHARES: Final = 1 << 20

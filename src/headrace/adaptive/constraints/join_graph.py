@@ -7,8 +7,9 @@ Source: Babu (2005), sections 6.2 and 6.3.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
+
+from headrace.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ Source: Babu (2005), sections 6.6.2, 6.7.2 and 6.8.2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from headrace.dataclass import dataclass
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 UNUSED: Final = float("inf")

@@ -6,13 +6,14 @@ Distances and k count arrivals on the stream. Source: Babu (2005), sections 6.7 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.adaptive.constraints.k_estimate import KEstimate
+from headrace.dataclass import dataclass
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]

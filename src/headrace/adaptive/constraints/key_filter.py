@@ -8,11 +8,12 @@ Source: Babu (2005), section 6.5 (doubtful tuples on disk, with a Bloom filter o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from headrace.dataclass import dataclass
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Slots: TypeAlias = npt.NDArray[np.int16]

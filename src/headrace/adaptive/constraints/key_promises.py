@@ -8,12 +8,13 @@ Source: Babu (2005), sections 6.7 to 6.9, with event time in place of arrival co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 from typing import Literal as Choice
 
 import numpy as np
 import numpy.typing as npt
+
+from headrace.dataclass import dataclass
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from headrace.dataclass import dataclass
 from headrace.time import Duration
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 from typing import Literal as Choice
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.adaptive.constraints.newest_delays import NewestDelays
+from headrace.dataclass import dataclass
 from headrace.time import BEGINNING, Duration, Instant
 
 Ints: TypeAlias = npt.NDArray[np.int64]

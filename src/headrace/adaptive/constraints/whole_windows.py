@@ -7,11 +7,12 @@ Source: Babu (2005), section 6.2 (SWJ).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from headrace.adaptive.constraints.synopsis import Arrivals, Bools
+from headrace.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ Source: Babu (2005), sections 4.2 and 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from headrace.adaptive.filters.matrix_view import MatrixView
 from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order
 from headrace.adaptive.filters.ordering import LEAST_PROFILED, SLACK, later_than
 from headrace.adaptive.filters.profile_window import DropProfile, ProfileWindow
+from headrace.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -7,13 +7,14 @@ Source: Babu (2005), section 4.5 (example 4.5.1 is the worst case).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order
 from headrace.adaptive.filters.ordering import SLACK, later_than
 from headrace.adaptive.filters.profile_window import DropProfile, ProfileWindow
+from headrace.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ are compared over the profiled rows of which both are known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order
 from headrace.adaptive.filters.ordering import SLACK
 from headrace.adaptive.filters.pair_drops import pair_drops
 from headrace.adaptive.filters.profile_window import DropProfile, ProfileWindow
+from headrace.dataclass import dataclass
 
 
 @dataclass(slots=True)

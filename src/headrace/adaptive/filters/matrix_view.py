@@ -10,11 +10,12 @@ in example 4.3.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order
+from headrace.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -9,11 +9,12 @@ Source: Babu (2005), sections 4.1 to 4.3: equation 4.1, the greedy invariant, th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from headrace.dataclass import dataclass
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]

@@ -6,13 +6,13 @@ LocalSwaps; and the order that is in force in the tasks of an epoch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Bools, Ints, Order
 from headrace.adaptive.filters.profile_window import DropProfile
+from headrace.dataclass import dataclass
 
 SLACK: Final = 0.9
 """A filter moves forward if the one before it drops less than this share of what it would drop, per unit of cost."""

@@ -8,12 +8,13 @@ Source: Babu (2005), section 4.2.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Bools, Floats
+from headrace.dataclass import dataclass
 
 LEAST_COST: Final = 1e-9
 

@@ -10,7 +10,7 @@ single row would move a filter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order
 from headrace.adaptive.filters.ordering import SLACK
 from headrace.adaptive.filters.pair_drops import pair_drops
 from headrace.adaptive.filters.profile_window import DropProfile, ProfileWindow
+from headrace.dataclass import dataclass
 
 _TESTED_FROM: Final = 5
 

@@ -7,7 +7,7 @@ plan, and those that only profiling asked for. The series by chunk shows converg
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order, bes
 from headrace.adaptive.filters.ordering import FilterOrdering
 from headrace.adaptive.filters.profile_window import DropProfile
 from headrace.adaptive.roles import Adaptation
+from headrace.dataclass import dataclass
 
 Sampler: TypeAlias = Callable[[int], Bools]
 """From a number of dropped rows to which of them are profiled."""

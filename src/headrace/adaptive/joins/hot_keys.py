@@ -10,9 +10,10 @@ Source: the skewed keys of parallel hash joins (DeWitt, Naughton, Schneider, Ses
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from headrace.dataclass import dataclass
 from headrace.observation import HeavyKey
 
 MOST_KEYS: Final = 16

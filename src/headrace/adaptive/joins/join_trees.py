@@ -10,11 +10,11 @@ each of its joins keeps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import prod
 from typing import Final, TypeAlias
 
+from headrace.dataclass import dataclass
 from headrace.time import Duration
 
 Tree: TypeAlias = tuple[tuple[int, ...], ...]

@@ -8,10 +8,11 @@ independent is an assumption: where a tree does not keep what was believed of it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from headrace.adaptive.joins.join_trees import Rows, Stage, Tree, TreeGraph, inner_rows, possible
+from headrace.dataclass import dataclass
 
 DECAY: Final = 0.5
 """The weight of what was observed before an epoch, to that of the epoch."""

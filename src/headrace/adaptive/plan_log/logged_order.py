@@ -8,14 +8,13 @@ Source: Babu (2005), chapter 8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from headrace.adaptive.filters.a_greedy import AGreedy
 from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order, expected_cost
 from headrace.adaptive.filters.profile_window import DropProfile
 from headrace.adaptive.plan_log.plan_log import Choice, PlanLog
+from headrace.dataclass import dataclass
 
 
 @dataclass(slots=True)

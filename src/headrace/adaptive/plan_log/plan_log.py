@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Floats, Order
+from headrace.dataclass import dataclass
 
 Optimizer: TypeAlias = Callable[[Floats], Order]
 """From statistics to the plan that is best for them."""

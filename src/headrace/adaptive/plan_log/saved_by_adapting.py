@@ -6,9 +6,9 @@ Source: Babu (2005), chapter 8 (return on investment).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from headrace.adaptive.filters.order_cost import Conditions, Order, best_single_order
+from headrace.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ Source: Babu (2005), section 4.3 (Chain); the proof that it is near optimal is i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+
+from headrace.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

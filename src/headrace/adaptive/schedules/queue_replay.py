@@ -9,11 +9,12 @@ Source: Babu (2005), section 4.3: the strategies and the table of queue sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TypeAlias
 
 from headrace.adaptive.schedules.chains import Chain, PathOperator, chains, sizes_of
+from headrace.dataclass import dataclass
 
 
 @dataclass(slots=True)

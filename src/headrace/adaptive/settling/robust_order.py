@@ -9,7 +9,6 @@ Source: Babu (2005), chapter 8 (proactive re-optimization, Rio); for independent
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import permutations, product
 from math import sqrt
 from typing import Final
@@ -17,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Floats, Order
+from headrace.dataclass import dataclass
 
 MOST_FILTERS: Final = 7
 """All orders and corners of so many are compared."""

@@ -8,7 +8,6 @@ which is good wherever the drop rates may be (`robust_order`), then the greedy o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
@@ -26,6 +25,7 @@ from headrace.adaptive.filters.ordering import (
 from headrace.adaptive.filters.profile_window import DropProfile
 from headrace.adaptive.filters.thinned_sample import cheap
 from headrace.adaptive.settling.robust_order import order_of_few
+from headrace.dataclass import dataclass
 
 WINDOW: Final = 1000
 BUDGET: Final = 0.005

@@ -5,12 +5,13 @@ aggregate functions, and the types of their results.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Final
 from typing import Literal as Choice
 
 from headrace.algebra.expressions.expression import Expression
+from headrace.dataclass import dataclass
 from headrace.errors import UserError, did_you_mean
 from headrace.schema import BIGINT, DOUBLE, STRING, Type, decimal
 from headrace.time import Duration

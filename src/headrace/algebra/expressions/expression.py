@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from functools import partial
@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.schema import BOOLEAN, Type, to_arrow
 
 Value: TypeAlias = bool | int | float | str | bytes | Decimal | date | None

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from headrace.dataclass import dataclass
 from headrace.time import BEGINNING, Instant
 
 Plain: TypeAlias = str | int | bool | None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headrace.algebra.functions.type_rules import Rule
+from headrace.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

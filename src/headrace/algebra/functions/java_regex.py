@@ -8,12 +8,12 @@ back-references, possessive quantifiers, `\b`, flags, Unicode classes), or that 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.dataclass import dataclass
 from headrace.errors import UnsupportedQuery, UserError
 
 _LINE_ENDS: Final = r"\n\r\x{85}\x{2028}\x{2029}"

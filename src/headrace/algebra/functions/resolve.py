@@ -9,7 +9,6 @@ inserts a `Cast` there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.algebra.expressions.expression import Value
@@ -21,6 +20,7 @@ from headrace.algebra.functions.text import TEXTS
 from headrace.algebra.functions.time import TIMES
 from headrace.algebra.functions.type_rules import fixed
 from headrace.algebra.windows.user_code import Code
+from headrace.dataclass import dataclass
 from headrace.errors import UserError, did_you_mean
 from headrace.schema import Type
 

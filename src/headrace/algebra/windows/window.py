@@ -7,7 +7,7 @@ Source: CQL (Arasu, Babu, Widom) for instants; Li 2008, ch. 5 for window-ids, wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 from typing import Literal as Choice
 
@@ -15,6 +15,7 @@ from headrace.algebra.expressions.expression import Expression, Literal
 from headrace.algebra.windows.user_code import Code
 from headrace.algebra.windows.user_windows import UserWindow
 from headrace.algebra.windows.window_kinds import BUILT_IN, instance
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.time import BEGINNING, DAY, Duration, Instant
 

@@ -9,7 +9,6 @@ processing. Source: Li 2008, ch. 5, with floors, an explicit origin and sets of 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from headrace.algebra.windows.window import (
     TimeSlide,
     TupleSlide,
 )
+from headrace.dataclass import dataclass
 from headrace.time import Instant
 
 

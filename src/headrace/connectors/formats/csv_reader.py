@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -24,6 +23,7 @@ from headrace.connectors.formats.text_values import convert, with_article
 from headrace.connectors.records.chunk import Chunk, Refused
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.records.options import TextOptions, text_options
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import flat
 from headrace.schema import Schema
 

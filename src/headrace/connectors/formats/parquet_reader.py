@@ -5,7 +5,6 @@ types. The event times of a row group are put off where its statistics suffice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Final
 
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from headrace.connectors.formats.typed_columns import fitted, matched
 from headrace.connectors.records.chunk import Chunk, WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import EventTimes
 from headrace.operators.base.group_codes import Ints, as_int64, flat
 from headrace.schema import Field, Schema

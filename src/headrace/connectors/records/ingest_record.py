@@ -6,13 +6,13 @@ An `IngestRecord` is one line of the ingest log: a piece of a source that is rea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.batch import EventTimes
 from headrace.time import Instant

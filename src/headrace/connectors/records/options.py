@@ -9,12 +9,13 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 from typing import Literal as Choice
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.errors import UserError, did_you_mean
 from headrace.language.parser.literals import interval_text
 from headrace.time import DAY, Duration

@@ -8,10 +8,11 @@ under a number that is taken are refused. A producer is retained after its last 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from headrace.connectors.records.ingest_record import IngestRecord
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.time import BEGINNING, Instant
 

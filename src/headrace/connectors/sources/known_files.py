@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from headrace.dataclass import dataclass
 from headrace.time import Instant
 
 UNKNOWN: Final = -1

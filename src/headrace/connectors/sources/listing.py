@@ -13,7 +13,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +23,7 @@ from headrace.connectors.records.options import FILES, flag, option, reads_appen
 from headrace.connectors.sources.known_files import UNKNOWN, KnownFile, end_of_lines
 from headrace.connectors.sources.source_file import unreadable
 from headrace.connectors.sources.splits import ranges
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.time import SECOND, Instant
 

@@ -5,7 +5,7 @@ and typed, each once, and rewrites the expressions above them to read their colu
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Final
 from typing import Literal as Choice
@@ -36,6 +36,7 @@ from headrace.algebra.expressions.expression import (
     children,
     columns_of,
 )
+from headrace.dataclass import dataclass
 from headrace.errors import Span, UserError
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, cast, joined, place
 from headrace.language.binder.time_series import ZSCORE, series_call, zscore_parts

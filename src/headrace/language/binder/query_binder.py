@@ -7,7 +7,7 @@ ORDER BY and LIMIT, select list, DISTINCT, relation-to-stream.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from headrace.algebra.expressions.aggregates import APPROXIMATE, canonical, is_aggregate
 from headrace.algebra.expressions.expression import (
@@ -33,6 +33,7 @@ from headrace.algebra.query import (
     SortKey,
     Top,
 )
+from headrace.dataclass import dataclass
 from headrace.errors import Span, UserError
 from headrace.language.binder.aggregates import Grouping
 from headrace.language.binder.clause_checks import check_clauses

@@ -4,8 +4,7 @@ without commas; options that contradict each other are refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from headrace.dataclass import dataclass
 from headrace.errors import Span
 from headrace.language.parser.durations import duration, instant
 from headrace.language.parser.expressions import expression

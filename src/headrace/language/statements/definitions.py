@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from typing import Literal as Choice
 
@@ -17,6 +17,7 @@ from headrace.catalog.definitions import (
     TimeExpression,
 )
 from headrace.catalog.reductions import Reduction
+from headrace.dataclass import dataclass
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.binder.expressions.expression_binder import bind_condition
 from headrace.language.parser.expressions import expression

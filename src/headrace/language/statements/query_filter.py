@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
 
+from headrace.dataclass import dataclass
 from headrace.errors import did_you_mean
 from headrace.language.syntax.cursor import Cursor
 

@@ -4,7 +4,7 @@ and its place in the script.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Literal as Choice
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from headrace.catalog.definitions import (
     StreamDefinition,
 )
 from headrace.catalog.reductions import Reducer
+from headrace.dataclass import dataclass
 from headrace.errors import Span
 from headrace.language.statements.query_filter import Selection
 from headrace.language.statements.query_options import QuerySettings

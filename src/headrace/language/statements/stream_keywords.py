@@ -7,12 +7,12 @@ So a call and a statement pass the same checks and make the same definition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final, TypedDict
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.errors import UnsupportedQuery, UserError, did_you_mean
 from headrace.language.parser.literals import interval_text
 from headrace.language.parser.quoting import identifier, string

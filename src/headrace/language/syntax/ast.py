@@ -5,7 +5,7 @@ resolved.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Literal as Choice
 from typing import TypeAlias
@@ -13,6 +13,7 @@ from typing import TypeAlias
 from headrace.algebra.expressions.expression import Constants, Value
 from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.query import Ago
+from headrace.dataclass import dataclass
 from headrace.errors import Span
 from headrace.schema import Type
 from headrace.time import Duration, Instant

@@ -5,7 +5,7 @@ group into cells, the numbers of a partial for one group; and the value of each 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.algebra.expressions.aggregates import BY_ORDER, BY_VALUE, OF_PAIRS, OF_SHAPE, AggregateCall
 from headrace.algebra.expressions.expression import Case, Expression, Literal
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.row_weights import common_weight, present
 from headrace.operators.aggregates.synopsis_aggregates import is_synopsis, lower_synopsis, synopses_of
 from headrace.operators.base.group_codes import Ints

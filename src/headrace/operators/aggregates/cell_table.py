@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression, Named
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer, lift, lift_each
 from headrace.operators.base.block_codes import Pairs, by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints, picked, slots_of

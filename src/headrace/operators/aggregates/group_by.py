@@ -8,7 +8,6 @@ additional store whose groups include the distinct value: the histogram of the a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.aggregates import BY_VALUE, AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import Column, Expression, Named, columns_of
 from headrace.algebra.expressions.expression_text import show
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates import aggregate_calls
 from headrace.operators.aggregates.aggregate_calls import Answer, lift
 from headrace.operators.aggregates.cell_table import Layout, WindowCells, fresh_slots

@@ -9,7 +9,6 @@ and blocks as for any other aggregate, and repeated values cost nothing. All gro
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.algebra.expressions.aggregates import AggregateCall
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Lowered
 from headrace.operators.aggregates.synopsis_aggregates import as_json
 from headrace.operators.base.group_codes import Ints

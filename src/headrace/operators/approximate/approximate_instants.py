@@ -9,12 +9,12 @@ Source: as `synopses/exponential_histogram`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import KEY, SLOT, Layout, merge
 from headrace.operators.approximate.histogram_store import GroupHistograms, HistogramLayout, as_cells

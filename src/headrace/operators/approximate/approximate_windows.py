@@ -10,7 +10,7 @@ Source: as `synopses/exponential_histogram`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.approximation import exact
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates import aggregate_calls
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import KEY, Layout, merge
@@ -158,7 +159,7 @@ class ApproximateWindows(Around):
         """When the first open pane closes, or the next window that holds a closed one; never without rows for it."""
         panes, punctuation = self.exactly.panes, advance.punctuation
         if punctuation == BEGINNING:
-            return super(ApproximateWindows, self).due_after(runs, advance)
+            return super().due_after(runs, advance)
         next_window = panes.last_closed(punctuation) + 1
         histograms_of_runs = [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run]
         held = GroupHistograms.of(self.histogram_layout, histograms_of_runs, panes.first(next_window))

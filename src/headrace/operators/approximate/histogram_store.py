@@ -13,12 +13,13 @@ own. When that number changes, all buckets become such older ones, with fewer of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY, SLOT, Layout
 from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints
 from headrace.operators.panes.pane_keys import block_key

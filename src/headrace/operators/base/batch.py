@@ -5,7 +5,6 @@ asked for; and the record of rows on which an expression of the query failed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.algebra.expressions.series import AT, POSITION
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, flat
 from headrace.time import Instant
 

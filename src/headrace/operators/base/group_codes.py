@@ -8,7 +8,7 @@ local to one call. Slots (0..255) never change, since state files are found by t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.text_hash import hash_of_text, hashes_of_texts
 
 SLOTS: Final = 256

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 
 _ROOM: Final = 63

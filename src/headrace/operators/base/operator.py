@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.observation import NO_PROBES, ProbeCounts
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.time import FOREVER, Duration, Instant

@@ -7,11 +7,11 @@ system concerns all, and fails the epoch, which is tried again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError
 
 ROW_FAILURES: Final = (pa.ArrowException, ArithmeticError, ValueError, MemoryError)

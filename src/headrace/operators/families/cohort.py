@@ -5,12 +5,12 @@ compaction of their rows in the family's state.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, StateOwner

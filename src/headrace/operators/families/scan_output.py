@@ -5,11 +5,12 @@ each operator its measurements, failed rows and number of delta rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import Operator, Scanned

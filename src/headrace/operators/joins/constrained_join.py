@@ -16,7 +16,7 @@ Source: Babu (2005), chapter 6 (k-Mon), with event time in place of arrival coun
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from headrace.adaptive.constraints.key_promises import KINDS, NEVER, Bools, FoundPromise, KeyPromise, KeyRows
 from headrace.adaptive.constraints.partner_delays import UNBOUNDED, PartnerBound, wait_briefly
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, ints, numbers_of_hashes
 from headrace.operators.base.operator import AT, Advance, Sections, Step

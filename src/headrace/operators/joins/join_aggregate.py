@@ -11,7 +11,7 @@ those of any aggregate. The cost follows the rows and the groups, however many p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression_text import show
 from headrace.algebra.windows.context import Context
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import Layout, WindowCells, reduce_answer
 from headrace.operators.aggregates.group_by import Grouped, columns_of_cells

@@ -8,7 +8,7 @@ Each join defines what it stores of a row, and for how long: see `window_join` a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression, columns_of
 from headrace.algebra.expressions.expression_text import show
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch, Rejected, insertion_failures
 from headrace.operators.base.group_codes import SLOTS, Ints, flat, ints
 from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, BaseOperator, Scanned, Sections

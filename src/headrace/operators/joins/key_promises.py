@@ -7,12 +7,13 @@ the punctuation of the whole stream has not passed yet. So rows of these keys ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column, Expression
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, flat
 from headrace.operators.base.operator import Advance
 from headrace.operators.joins.join_side import Side

@@ -10,7 +10,6 @@ Source: the outer join of STREAM's relations (Babu 2005, section 2.3), by counti
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.algebra.query import JoinKind
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import AT, SLOT, Advance, Sections, Step

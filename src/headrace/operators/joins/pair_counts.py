@@ -10,12 +10,12 @@ are summed per row, and a row that occurs no more is dropped: what is stored is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import SLOT
 from headrace.operators.joins.changelog_join import WEIGHT

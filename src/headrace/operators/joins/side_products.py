@@ -12,7 +12,6 @@ Source: factorised aggregates (Olteanu, Schleich 2016).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import Call, Expression, walk
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer, lift_each
 from headrace.operators.aggregates.cell_table import KEY, Layout, WindowCells, gather, select
 from headrace.operators.base.group_codes import Ints, flat, group, ints, picked

@@ -12,13 +12,13 @@ Source: Li 2008, chapter 7 (OA-Join), with the unmatched rows of a window at its
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.algebra.query import JoinKind
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import AT, SLOT, Advance, Sections, Step

@@ -20,7 +20,7 @@ the smallest case.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.algebra.expressions.expression import Column, columns_of
+from headrace.dataclass import dataclass
 from headrace.observation import ProbeCounts
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import SLOTS, Ints, flat, ints

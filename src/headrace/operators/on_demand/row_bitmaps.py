@@ -11,13 +11,13 @@ Source: PSoup (Chandrasekaran, Franklin 2002), section 3.3, the Results Structur
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.group_codes import Ints, flat, slots_of
 from headrace.operators.base.operator import SLOT

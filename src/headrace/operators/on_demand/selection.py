@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 from typing import Literal as Choice
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Expression, columns_of
 from headrace.algebra.expressions.series import AT, POSITION
 from headrace.algebra.query import Ago
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.operator import (
     Advance,

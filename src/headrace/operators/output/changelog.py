@@ -9,7 +9,7 @@ cancel out, so that a batch emits what tuple-at-a-time processing would, consoli
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 from typing import Literal as Choice
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.algebra.windows.window import CHANGE
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, group, ints, picked, picked_rows
 from headrace.operators.base.group_ranks import stable_order

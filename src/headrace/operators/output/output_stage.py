@@ -7,7 +7,6 @@ Input are rows that each belong to a window (or instant), as columns; output are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression, Named, columns_of
 from headrace.algebra.query import SortKey
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, group, ints, normalise
 from headrace.operators.base.operator import AT, WINDOW

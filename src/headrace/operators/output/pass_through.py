@@ -5,11 +5,11 @@ and nothing is stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Advance, Sections, Step
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.output.row_operator import RowOperator

@@ -9,13 +9,14 @@ Source: Gehrke, Korn, Srivastava (2001), section 2: an aggregate of level i take
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import Column, Named
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates import aggregate_calls
 from headrace.operators.aggregates.aggregate_calls import lift
 from headrace.operators.aggregates.group_by import lower_distinct

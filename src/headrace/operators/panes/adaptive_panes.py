@@ -14,13 +14,13 @@ Source: Li, Window Queries over Data Streams (2008), section 6.4, "AdaptWID with
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer, lift
 from headrace.operators.aggregates.cell_table import (
     KEY,

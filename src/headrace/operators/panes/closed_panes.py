@@ -5,9 +5,11 @@ ones, and their blocks (merged intervals of panes), which are built on first use
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
+
+from headrace.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ is not late is below the punctuation with which the epoch began.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Windows
 from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
 from headrace.time import BEGINNING, FOREVER, Instant

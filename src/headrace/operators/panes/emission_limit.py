@@ -8,11 +8,11 @@ epochs. The emitted windows and their contents are the same; only the epoch diff
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Advance
 from headrace.operators.panes.panes import Panes

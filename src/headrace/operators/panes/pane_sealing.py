@@ -9,11 +9,11 @@ well, so expired panes are merged, and their blocks built, only when a window ne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from headrace.algebra.query import Revisions
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY, Layout, merge
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import Advance, Sections

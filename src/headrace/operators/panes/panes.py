@@ -9,12 +9,12 @@ coarser cut than the gcd of Li 2008, section 6.3). Window i is then always the p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from headrace.algebra.windows.window import Landmark, TimeSlide
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import EventTimes
 from headrace.operators.base.group_codes import Ints
 from headrace.time import Duration, Instant, render_duration

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from headrace.dataclass import dataclass
 from headrace.operators.panes.panes import Panes
 from headrace.time import Duration
 

@@ -8,10 +8,10 @@ a window all its panes, 6.2 for a slide of one pane only; windows that close tog
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
 
+from headrace.dataclass import dataclass
 from headrace.operators.panes.panes import Panes
 
 Way = Choice["each", "blocks", "rolling", "differences"]

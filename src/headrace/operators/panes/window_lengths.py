@@ -7,11 +7,12 @@ Windows with equal slides, anchors and cuts are made of the same panes and end a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.panes.panes import Panes
 from headrace.time import Duration

@@ -9,10 +9,10 @@ as distances from one of the values, so that equal values deviate by exactly 0, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials.partial import Argument, Cells, Column, sums
 

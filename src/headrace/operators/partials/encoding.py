@@ -9,7 +9,6 @@ values themselves are stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal as Choice
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.algebra.expressions.expression import Expression
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, as_int64, flat, hashes
 from headrace.operators.partials.central_moments import CoMoments, Moments, Shape
 from headrace.operators.partials.integer_moments import carried, squared

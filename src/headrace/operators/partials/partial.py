@@ -11,12 +11,12 @@ else can: subtracting doubles gives wrong answers, and NaN would never leave.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 
 Column: TypeAlias = npt.NDArray[Any]

@@ -6,11 +6,11 @@ rows were folded in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials.central_moments import accumulated, means
 from headrace.operators.partials.partial import Argument, Cells, Column, sums

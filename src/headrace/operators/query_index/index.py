@@ -10,13 +10,14 @@ retired, and is reused, under the next generation, only after `reclaimed` was ca
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from headrace.algebra.expressions.expression import Expression
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes import by_row

@@ -11,12 +11,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from headrace.algebra.expressions.expression import Expression, conjunction
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.rows.row_pipeline import RowFilter

@@ -7,10 +7,11 @@ Insertions and retractions of equal rows at one instant cancel out. Only changes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.due import waiting_settle
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import QUERY_NUMBER, Advance, FamilyStep, Operator, Sections, Step

@@ -9,12 +9,13 @@ row is retracted. `[ROWS n]` stores its rows and emits from them in one order, w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import lift
 from headrace.operators.aggregates.cell_table import KEY, fresh_slots, merge
 from headrace.operators.aggregates.group_by import Grouped

@@ -9,13 +9,14 @@ Source: CQL (Arasu, Babu, Widom); intervals as in decision D13.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column
+from headrace.dataclass import dataclass
 from headrace.operators.base.due import settles
 from headrace.operators.base.group_codes import Ints, group
 from headrace.operators.base.group_ranks import dense_ranks

@@ -5,12 +5,12 @@ event time of all rows, even of those that WHERE drops, for each query: its answ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
 from headrace.operators.aggregates.group_by import fold
 from headrace.operators.base.batch import Batch

@@ -10,12 +10,12 @@ so extremes, NaN and sums of doubles expire as rows do (decision D11 for windows
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY, Layout, gather, reduce_answer
 from headrace.operators.base.block_codes import by_block_and_group
 from headrace.operators.base.due import settles

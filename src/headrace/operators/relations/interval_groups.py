@@ -5,13 +5,13 @@ and aggregate columns of each interval between two changes of a group, or of all
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import BY_VALUE, AggregateCall
 from headrace.algebra.expressions.expression import Column, Expression
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates import aggregate_calls
 from headrace.operators.aggregates.aggregate_calls import Answer, Lowered, lift
 from headrace.operators.aggregates.cell_table import reduce_answer, select

@@ -9,10 +9,10 @@ cells are pushed down to the leaves. Only `Partial.combine` is needed, so extrem
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.output.changelog import Span

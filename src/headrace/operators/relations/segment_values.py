@@ -8,13 +8,13 @@ its rows times its changes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import AggregateCall
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Lowered
 from headrace.operators.aggregates.holistic import Histogram, lower_by_value
 from headrace.operators.base.group_codes import Ints, flat, group

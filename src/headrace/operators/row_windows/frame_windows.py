@@ -9,13 +9,14 @@ State: waiting rows, one open frame and the open window of each partition, and t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.windows.context import Context
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import (
     KEY,
     Layout,

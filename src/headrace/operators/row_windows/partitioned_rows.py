@@ -10,13 +10,14 @@ partition, group).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Named
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import Layout, WindowCells
 from headrace.operators.aggregates.group_by import Grouped, columns_of_cells, fold, nothing
 from headrace.operators.base.batch import Rejected

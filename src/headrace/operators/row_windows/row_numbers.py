@@ -9,13 +9,13 @@ partition has numbered: counts of epochs are added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.windows.window import Numbering
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Groups, flat, group, ints
 from headrace.operators.base.group_ranks import dense_ranks
 from headrace.operators.base.operator import SLOT, Sections

@@ -9,7 +9,7 @@ aggregates in the same way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.algebra.windows.context import Context
 from headrace.algebra.windows.window import Numbering
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import Layout, WindowCells, gather
 from headrace.operators.aggregates.group_by import columns_of_cells, fold, nothing
 from headrace.operators.base.batch import Rejected

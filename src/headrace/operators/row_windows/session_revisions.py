@@ -9,7 +9,6 @@ sessions it is in, and an advance reads the times of all stored rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Revisions
 from headrace.algebra.windows.window import CHANGE
+from headrace.dataclass import dataclass
 from headrace.operators.base.due import settles
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Sections, Step

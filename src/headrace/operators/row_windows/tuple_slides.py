@@ -12,7 +12,7 @@ Source: Li 2008, section 6.2.3 (forward-context aware windows).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headrace.algebra.windows.context import Context
 from headrace.algebra.windows.window import Numbering
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY, Layout, WindowCells, merge
 from headrace.operators.base.due import waiting_settle
 from headrace.operators.base.group_codes import Ints, ints

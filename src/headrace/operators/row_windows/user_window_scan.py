@@ -5,7 +5,7 @@ batch, rows on which it fails are rejected, and the others are folded (or stored
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.algebra.windows.contract_check import bounds_of, called
 from headrace.algebra.windows.user_windows import UserWindow
 from headrace.algebra.windows.window import Custom
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.aggregates.group_by import Grouped, fold
 from headrace.operators.base.batch import Batch, Rejected

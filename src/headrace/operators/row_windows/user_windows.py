@@ -9,7 +9,6 @@ State: a cell per group (without aggregates: a row) of each window that has not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Expression, columns_of
 from headrace.algebra.windows.context import Context
 from headrace.algebra.windows.window import Custom
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import (
     KEY,
     Layout,

@@ -11,11 +11,11 @@ the last bin below punctuation must stay.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import Gathered, Layout, WindowCells, gather, select
 from headrace.operators.base.group_codes import Ints, flat, group

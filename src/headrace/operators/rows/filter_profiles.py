@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Bools, Ints, Order
 from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.dataclass import dataclass
 from headrace.observation import FilterObservation
 
 

@@ -8,7 +8,6 @@ fail. There are terms only where an order matters: two or more, one of them cost
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
@@ -24,6 +23,7 @@ from headrace.algebra.expressions.expression import (
 from headrace.algebra.expressions.expression_text import show
 from headrace.algebra.expressions.series import STRUCTURES
 from headrace.algebra.functions.resolve import FUNCTIONS
+from headrace.dataclass import dataclass
 from headrace.operators.rows.semijoin import Membership
 from headrace.operators.scalar.evaluation.compile import EXPANDED, LAZY
 from headrace.operators.scalar.evaluation.failing import can_fail

@@ -7,12 +7,12 @@ NULL keys never match. A relation's key need not be unique: each row is joined w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, flat, group, normalise
 
 

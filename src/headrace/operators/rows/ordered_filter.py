@@ -10,7 +10,7 @@ vectorised form of pipelined filters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from headrace.adaptive.filters.order_cost import Bools, Order, static_greedy
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce, drops_elsewhere
 from headrace.adaptive.filters.thinned_sample import cheap, thinned
 from headrace.adaptive.settling.robust_order import order_of_few
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.rows.filter_profiles import Tally, in_force

@@ -7,7 +7,6 @@ Rows on which an expression fails leave the query, and are reported as rejected;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression, columns_of
 from headrace.algebra.expressions.expression_text import show
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.rows.filter_terms import Terms, terms_of

@@ -8,7 +8,7 @@ rows also count those that WHERE drops: such a row is stored as a *marker*, with
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column, Expression, Named, columns_of
 from headrace.algebra.expressions.expression_text import show
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch, insertion_failures
 from headrace.operators.base.group_codes import Ints, flat, ints, picked_rows, slots_of
 from headrace.operators.base.made_once import MadeOnce

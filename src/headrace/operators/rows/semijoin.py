@@ -9,13 +9,13 @@ depends only on the relation's rows is computed once for each scanner (`prepare`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression
 from headrace.algebra.expressions.expression_text import show
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.rows.lookup_join import Index, build, probe

@@ -7,13 +7,13 @@ stored ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, flat, hashes, ints, picked_rows
 from headrace.operators.rows.row_state import TIME
 from headrace.time import FOREVER, Duration

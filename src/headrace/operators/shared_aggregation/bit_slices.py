@@ -11,13 +11,13 @@ maxima are the first and last lane, if lanes are sorted by the value.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.by_column import LANES, Words
 from headrace.operators.query_index.matching.prepare import words_of

@@ -9,12 +9,12 @@ query are its extremes; and the values of one word are so close to each other th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.by_column import BLOCK_WORDS, LANES, Words
 from headrace.operators.query_index.matching.prepare import words_of

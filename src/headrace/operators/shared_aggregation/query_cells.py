@@ -5,12 +5,12 @@ query, pane and group that has rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials import encoding as at_rest

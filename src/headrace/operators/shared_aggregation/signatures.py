@@ -8,12 +8,12 @@ skewed values); on four attributes a hundred range queries already make every th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, compact
 from headrace.operators.query_index.boxes import by_row
 from headrace.operators.query_index.boxes.by_column import Words

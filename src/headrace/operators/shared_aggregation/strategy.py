@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
 
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.query_index.boxes import by_row

@@ -10,7 +10,7 @@ Source: CACQ and PSoup (queries as data, the query SteM).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Final
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Call, Column, Expression, Literal, columns_of
 from headrace.algebra.expressions.series import AT, POSITION
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, flat, picked, slots_of
 from headrace.operators.base.made_once import MadeOnce

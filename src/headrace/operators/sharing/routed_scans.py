@@ -9,12 +9,13 @@ Source: PSoup and CACQ (grouped filters).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
 
 from headrace.algebra.expressions.expression import Expression
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Operator, Scanned, Scanner

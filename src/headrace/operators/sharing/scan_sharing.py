@@ -9,12 +9,12 @@ case: an operator's deltas as it would have made them alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 from typing import Literal as Choice
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.made_once import MadeOnce

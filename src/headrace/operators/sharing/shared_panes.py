@@ -13,13 +13,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY, SLOT, Gathered, Layout, gather, merge_gathered
 from headrace.operators.aggregates.group_by import Grouped, fold
 from headrace.operators.base.batch import Batch, EventTimes

@@ -4,13 +4,13 @@ updated as queries are added and dropped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from headrace.algebra.expressions.expression import Column, Expression, Named
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import Layout
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.families.numbering import number_of

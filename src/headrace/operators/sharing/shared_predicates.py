@@ -10,12 +10,13 @@ Source: PSoup and CACQ (grouped filters); the kernels are `query_index` and `sha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import (
     Gathered,
     Layout,

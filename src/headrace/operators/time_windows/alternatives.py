@@ -9,13 +9,13 @@ once, and stored: so the way back to exact answers loses nothing, and is over wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY, Layout, merge
 from headrace.operators.aggregates.group_by import columns_of_cells
 from headrace.operators.aggregates.sketched_cells import sketched

@@ -5,12 +5,12 @@ section of their own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Scanned, Scanner
 

@@ -8,13 +8,14 @@ The stream's own punctuation, when it passes these windows, emits the other grou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import AT, Advance, Sections, Step

@@ -9,7 +9,7 @@ the distinct values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from headrace.algebra.expressions.expression import Named
 from headrace.algebra.expressions.series import AT
 from headrace.algebra.query import Revisions
 from headrace.algebra.windows.context import Context
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY, Layout, merge
 from headrace.operators.aggregates.fitted_cells import fitted
 from headrace.operators.aggregates.group_by import Grouped
@@ -235,7 +236,7 @@ class PaneAggregate(FamilyOperator):
         """When the first open pane closes, or the next window that holds a closed one, or the next one at all where empty ones are
         answered.
         """
-        next_due, punctuation = super(PaneAggregate, self).due_after(runs, advance), advance.punctuation
+        next_due, punctuation = super().due_after(runs, advance), advance.punctuation
         if next_due == FOREVER or punctuation == BEGINNING:
             return next_due
         window_end = self.panes.end_of(self.panes.last_closed(punctuation) + 1)

@@ -8,13 +8,13 @@ differences. All rows of a window must be in one place, so the inner operator ro
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Operator, Sections, Step
 from headrace.operators.base.wrapper import Around

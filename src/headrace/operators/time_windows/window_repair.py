@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.shedding_estimates import MORE
 from headrace.algebra.query import Revisions
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import merge
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import flat, ints

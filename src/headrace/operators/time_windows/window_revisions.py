@@ -9,7 +9,6 @@ last bit. All rows of a window must be in one place, so the inner operator route
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Revisions
 from headrace.algebra.windows.window import CHANGE
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Operator, Sections, Step
 from headrace.operators.base.wrapper import Around

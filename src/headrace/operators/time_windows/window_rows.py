@@ -6,7 +6,6 @@ A row is stored once until its last window closes; it is repeated per window onl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Revisions
 from headrace.algebra.windows.context import Context
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Advance, Sections, Step, Windows

@@ -7,12 +7,12 @@ their cells combined in one reduction: the cost follows the blocks, whatever the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import (
     FIRST_KEY,
     KEY,

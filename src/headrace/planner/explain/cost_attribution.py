@@ -8,9 +8,9 @@ costs all operators the same. The parts of all queries add up to the measured ti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from headrace.dataclass import dataclass
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.planner.explain.work_sharing import Sharing, WorkItem
 

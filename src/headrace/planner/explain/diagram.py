@@ -7,11 +7,12 @@ Each column shows the costliest boxes; the rest, perhaps thousands, are one box.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 from typing import Literal as Choice
 
+from headrace.dataclass import dataclass
 from headrace.errors import UnknownName
 from headrace.planner.explain.cost_attribution import Measured
 from headrace.planner.explain.plan_graph import (

@@ -5,9 +5,9 @@ of one box.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from headrace.dataclass import dataclass
 from headrace.planner.explain.diagram import Box, Picture
 from headrace.planner.explain.diagram_svg import MARGIN, WIDTH, placed_boxes
 from headrace.planner.explain.plan_graph import Explained, QueryCost

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
+from headrace.dataclass import dataclass
 from headrace.planner.explain.diagram import COLOURS, Box, Picture
 
 WIDTH: Final = 248

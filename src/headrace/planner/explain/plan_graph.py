@@ -5,10 +5,10 @@ which EXPLAIN's texts and diagrams are made; and the format of numbers in them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.planner.explain.cost_attribution import NOTHING, Measured, attributed
 from headrace.planner.explain.work_sharing import Sharing, WorkItem

@@ -8,11 +8,11 @@ The rules are those of the tasks (`operators.sharing.scan_sharing`, `operators.f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
 
 from headrace.algebra.expressions.expression_text import show
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name
 from headrace.operators.families.pane_queries import over_panes

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from typing import Final, TypeAlias
 
@@ -25,6 +25,7 @@ from headrace.algebra.expressions.expression import (
     conjunction,
 )
 from headrace.algebra.expressions.expression_text import show
+from headrace.dataclass import dataclass
 from headrace.operators.query_index.predicates.attribute_factors import Factor, factor
 from headrace.operators.query_index.predicates.order_keys import Key
 from headrace.operators.query_index.predicates.value_domains import Domain

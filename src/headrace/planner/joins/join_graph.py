@@ -11,11 +11,11 @@ Sources: MJoin (Viglas, Naughton, Burger 2003); trees of MJoins (Babu 2005, chap
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from headrace.algebra.expressions.expression import Call, Expression, columns_of, conjuncts
 from headrace.algebra.query import Filter, Join, Node, Windowed, walk
 from headrace.algebra.rewriting import expressions_of
+from headrace.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ the operator; and functions on the sources of stages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from headrace.algebra.query import QueryScan, StreamScan, UnionAll, Windowed
 from headrace.algebra.windows.window import CHANGE, TimeRange, TimeSlide, Unbounded, Window
+from headrace.dataclass import dataclass
 from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinSpec
 from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin

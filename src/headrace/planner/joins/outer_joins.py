@@ -9,7 +9,7 @@ before it and the changes of one more source, and emits a changelog; the query a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from headrace.algebra.expressions.expression import (
@@ -38,6 +38,7 @@ from headrace.algebra.query import (
 from headrace.algebra.rewriting import expressions_of, rewritten
 from headrace.algebra.windows.window import CHANGE, Changing, Custom, TimeRange, TimeSlide
 from headrace.algebra.windows.window_kinds import JOINED
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinSpec, Side

@@ -12,7 +12,7 @@ Source: Li 2008, section 7.2 (Figures 7-1, 7-3 and 7-4).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, product
 from math import gcd
 from typing import Final, TypeAlias
@@ -34,6 +34,7 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.windows.window import TimeRange, TimeSlide, Unbounded
+from headrace.dataclass import dataclass
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_graph import windows_of
 from headrace.planner.joins.join_stage import inputs, stored_for

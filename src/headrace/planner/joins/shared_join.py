@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -29,6 +28,7 @@ from headrace.algebra.expressions.expression import (
 from headrace.algebra.expressions.expression_text import show
 from headrace.algebra.query import StreamScan, UnionAll, Windowed
 from headrace.algebra.windows.window import TimeRange, TimeSlide, Unbounded
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.join_side import JoinSpec, Side, hash_exactly
 from headrace.operators.joins.window_join import AGE, AT_INSTANT

@@ -7,12 +7,13 @@ itself, so no other value is taken for it; REFERENCES, which is about time alone
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from headrace.adaptive.constraints.key_promises import KeyPromise
 from headrace.adaptive.constraints.partner_delays import UNBOUNDED
 from headrace.algebra.expressions.expression import Column
 from headrace.catalog.definitions import StreamConstraint, StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.operators.joins.constrained_join import ConstrainedJoin, Reference
 from headrace.operators.joins.join_side import Side
 from headrace.operators.joins.window_join import WindowJoin

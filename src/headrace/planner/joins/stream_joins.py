@@ -11,7 +11,7 @@ of the last one as its only stream, so aggregates, relation-to-stream and joins 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -53,6 +53,7 @@ from headrace.algebra.windows.window import (
     slides,
 )
 from headrace.algebra.windows.window_kinds import JOINED
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side, hash_exactly

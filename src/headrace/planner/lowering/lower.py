@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, Final
 
 from headrace.algebra.query import Query, StreamScan, every_node
@@ -43,13 +44,6 @@ from headrace.planner.joins.outer_joins import OUTER_JOINS
 from headrace.planner.joins.side_aggregates import combined_by, join_aggregate, of_sides
 from headrace.planner.lowering import approximate
 from headrace.planner.lowering.correlated import check_correlated, has_correlated
-from headrace.planner.lowering.data_driven_windows import (
-    frame_windows,
-    revised_sessions,
-    row_slides,
-    tuple_slides,
-    user_windows,
-)
 from headrace.planner.lowering.lowering_context import Lowering
 from headrace.planner.lowering.query_shape import Shape, shape_of
 from headrace.planner.lowering.row_steps import row_steps
@@ -246,6 +240,13 @@ def _window_is(*kinds: type) -> Callable[[Lowering], bool]:
     return lambda lowering: isinstance(lowering.shape.window, kinds)
 
 
+def _by_rows() -> ModuleType:
+    """The builders of operators whose windows depend on rows, which are imported with the first such query."""
+    from headrace.planner.lowering import data_driven_windows  # noqa: PLC0415
+
+    return data_driven_windows
+
+
 # --------------------------------------------------------------------------------------------------------------- the tables
 
 KEPT: Final[tuple[Rule[Lowering, Operator], ...]] = (
@@ -265,7 +266,7 @@ KEPT: Final[tuple[Rule[Lowering, Operator], ...]] = (
         "revised sessions",
         "a late row may join two sessions, so their rows are kept while one may come",
         when=lambda q: isinstance(q.shape.window, Session) and q.query.revisions is not None,
-        build=revised_sessions,
+        build=lambda q: _by_rows().revised_sessions(q),
     ),
     Rule(
         "revisions",
@@ -277,25 +278,25 @@ KEPT: Final[tuple[Rule[Lowering, Operator], ...]] = (
         "windows of rows",
         "a window ends at every m-th row, and is made of panes of ranks",
         when=_window_is(RowsSlide),
-        build=row_slides,
+        build=lambda q: _by_rows().row_slides(q),
     ),
     Rule(
         "windows that end at rows",
         "which rows end a window is known when punctuation has passed them",
         when=_window_is(TupleSlide),
-        build=tuple_slides,
+        build=lambda q: _by_rows().tuple_slides(q),
     ),
     Rule(
         "user windows",
         "a class determines the windows of a row when it is scanned",
         when=_window_is(Custom),
-        build=user_windows,
+        build=lambda q: _by_rows().user_windows(q),
     ),
     Rule(
         "frames",
         "a window continues until a row begins the next one, so one of each partition is open",
         when=_window_is(Delta, Session),
-        build=frame_windows,
+        build=lambda q: _by_rows().frame_windows(q),
     ),
     Rule(
         "rstream",

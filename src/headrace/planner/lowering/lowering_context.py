@@ -5,7 +5,7 @@ operators use, with the columns to store of each row and the steps above the win
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
@@ -30,6 +30,7 @@ from headrace.algebra.windows.window import (
     counts_rows,
     slides,
 )
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.window_join import WindowJoin

@@ -9,12 +9,12 @@ Source: PSoup (Chandrasekaran, Franklin 2002), section 4.1 and the conclusions o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 from typing import Literal as Choice
 
 from headrace.algebra.query import Ago, Query, StreamScan
 from headrace.algebra.windows.window import Changing, Lasting, TimeRange, Unbounded
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.operator import Operator
 from headrace.operators.joins.window_join import WindowJoin

@@ -6,7 +6,7 @@ bounds, aggregation, HAVING, ORDER BY and LIMIT, select list, DISTINCT, relation
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headrace.algebra.expressions.expression import Column, Expression, columns_of, conjuncts, transform
 from headrace.algebra.query import (
@@ -29,6 +29,7 @@ from headrace.algebra.query import (
     Windowed,
 )
 from headrace.algebra.windows.window import Window, slides
+from headrace.dataclass import dataclass
 from headrace.errors import UnsupportedQuery
 
 

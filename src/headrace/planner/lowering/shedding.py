@@ -9,7 +9,7 @@ carries some 1e-8 of the values by rounding; it is exactly 0 where nothing was s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate, result_type
 from headrace.algebra.expressions.expression import (
@@ -23,6 +23,7 @@ from headrace.algebra.expressions.expression import (
     transform,
 )
 from headrace.algebra.expressions.shedding_estimates import MORE, PARTS, SPREAD, WEIGHT, Z, weight_of
+from headrace.dataclass import dataclass
 from headrace.planner.lowering.query_shape import Shape
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
 

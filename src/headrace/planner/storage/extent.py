@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from headrace.dataclass import dataclass
 
 Growth = Literal["nothing", "fixed", "window", "values", "stream"]
 """`fixed`: a number that the query states. `window`: the rows of a time, at any one rate. `values`: the different values of

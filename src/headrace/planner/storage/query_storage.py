@@ -6,7 +6,7 @@ Source: Babu and Widom 2001, section 3: Stream, Store, Scratch and Throw.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from headrace.algebra.expressions.aggregates import BY_VALUE, SKETCHED
@@ -44,6 +44,7 @@ from headrace.algebra.windows.window import (
     Window,
     slides,
 )
+from headrace.dataclass import dataclass
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.storage.extent import NOTHING, Extent, Growth
 from headrace.time import Duration, render_duration

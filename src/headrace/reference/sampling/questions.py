@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Literal, walk
 from headrace.algebra.expressions.shedding_estimates import Z
 from headrace.algebra.query import Aggregate, Project, Query
+from headrace.dataclass import dataclass
 from headrace.reference.history import History, RecordedStream, StreamRow
 from headrace.reference.relational import Moment, Rejects
 from headrace.reference.relations import Relation

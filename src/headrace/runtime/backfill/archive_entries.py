@@ -8,12 +8,13 @@ same rows are late. Retention drops the oldest entries once every operator has f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from itertools import takewhile
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.runtime.messages.task_messages import RejectsFile, Split
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import Instant

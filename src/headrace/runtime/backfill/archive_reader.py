@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow as pa
 from headrace.archive import runs
 from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, as_int64, flat, ints
 from headrace.operators.on_demand.row_bitmaps import CHUNK, CHUNK_BITS
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, Piece

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Protocol, TypeAlias, TypeVar
+
+from headrace.dataclass import dataclass
 
 LARGEST: Final = 4_000_000
 """Rows of a chunk when no live input waits."""

@@ -8,11 +8,11 @@ archive (FROM NOW, expired entries, a window resized at run time) has that in it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
 
 from headrace.catalog.catalog import CatalogQuery
+from headrace.dataclass import dataclass
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams

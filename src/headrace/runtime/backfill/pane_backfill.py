@@ -10,11 +10,12 @@ operator's state of the previous manifest, so no row is missed or counted twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Operator, Scanned
 from headrace.operators.families.family import state_name
 from headrace.operators.on_demand.selection import materializes_none

@@ -7,9 +7,10 @@ The index follows the plan by its changes: a registration among ten thousand que
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Operator
 from headrace.operators.rows.row_pipeline import RowStep
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate

@@ -7,11 +7,12 @@ Operators that have read a part of an entry have not emitted by it: its punctuat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, rejects_of, splits_of
 from headrace.runtime.backfill.backfill_scheduler import (

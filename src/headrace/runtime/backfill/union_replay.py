@@ -8,13 +8,13 @@ position, since rows that the inputs took in one epoch are folded together: it h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.plan.union_streams import bound_of, inputs_of
 from headrace.store.logs.radix_list import RadixList

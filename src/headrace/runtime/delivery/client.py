@@ -9,7 +9,6 @@ client that stores the last `position` it has processed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Query
 from headrace.catalog.catalog import Catalog
+from headrace.dataclass import dataclass
 from headrace.errors import UserError, outcome_unless_known
 from headrace.operators.base.operator import Operator
 from headrace.runtime.delivery.cursor import Cursor, due

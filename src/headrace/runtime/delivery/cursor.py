@@ -8,12 +8,12 @@ text, and survives ALTER. Entries below it that retention has removed are counte
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from headrace.algebra.query import Query
+from headrace.dataclass import dataclass
 from headrace.errors import outcome_unless_known
 from headrace.operators.base.operator import Operator
 from headrace.runtime.home.file_names import file_name

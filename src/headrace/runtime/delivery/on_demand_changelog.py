@@ -9,13 +9,14 @@ The pipeline does nothing for it; for frequent reads, or delivery of every chang
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import pyarrow as pa
 
 from headrace.algebra.expressions.series import AT, POSITION
 from headrace.catalog.catalog import CatalogQuery
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError, UserError
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Advance, Operator, Sections, Step

@@ -7,7 +7,7 @@ form; relations and BEGIN … END: the answer of INVOKE. A file is replaced whol
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Bounds, Query, walk
 from headrace.connectors.formats.rendering import rendered
+from headrace.dataclass import dataclass
 from headrace.errors import StoreError, UserError
 from headrace.operators.base.operator import Operator
 from headrace.operators.base.query_failures import of_query

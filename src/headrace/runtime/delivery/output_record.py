@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import StoreError
 
 RECORD: Final = "exports.json"

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from typing import Literal as Choice
 
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.runtime.delivery.cursor import FOLDER, Cursor
 from headrace.runtime.home.file_names import file_name

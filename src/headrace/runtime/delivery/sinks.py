@@ -18,7 +18,7 @@ import sys
 import threading
 import time as stopwatch
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import TextIO, TypeAlias
@@ -26,6 +26,7 @@ from typing import TextIO, TypeAlias
 import pyarrow as pa
 
 from headrace.connectors.formats.rendering import FORMATS, render, to_text
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError, UserError, did_you_mean
 from headrace.runtime.delivery.cursor import Cursor, Due, due
 from headrace.runtime.delivery.on_demand_changelog import require_changelog

@@ -5,10 +5,11 @@ count. Also a manifest without dropped streams, and the files to make durable be
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.observation import OperatorObservation
 from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, retained

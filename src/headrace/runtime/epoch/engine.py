@@ -2,8 +2,7 @@
 input, a chunk of a backfill, windows left to emit), has it run, and publishes its manifest.
 
 An epoch takes the next ingest records and the newest plan, runs one job, and publishes one manifest. Nothing counts before
-the manifest is published, which is atomic: a kill at any point leaves the home of the previous epoch. A backfill is an epoch
-with the archive as input.
+the manifest is published, which is atomic: a kill leaves the home of the previous epoch. A backfill reads the archive.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ import time as stopwatch
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.connectors.records.options import FILES
+from headrace.dataclass import dataclass
 from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
 from headrace.runtime.backfill.archive_entries import ArchiveEntry

@@ -14,11 +14,12 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from headrace.connectors.sources.segment_files import batch_name, batches_written
+from headrace.dataclass import dataclass
 from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.ingest_queue import Intake

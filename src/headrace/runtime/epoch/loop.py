@@ -12,9 +12,10 @@ import sys
 import threading
 import time as stopwatch
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.epoch.supervisor import Retries, Supervisor

@@ -11,7 +11,7 @@ computed again only when as many changes wait as there are net rows, so that the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import takewhile
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import AT
 from headrace.operators.base.query_failures import ROW_FAILURES
 from headrace.operators.output.output_stage import HIDDEN

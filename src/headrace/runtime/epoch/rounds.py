@@ -8,11 +8,12 @@ Nothing of it counts before the manifest is published.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from headrace.adaptive.settling.settled_order import ChoiceTime
 from headrace.catalog.catalog import Catalog
+from headrace.dataclass import dataclass
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.epoch import commit

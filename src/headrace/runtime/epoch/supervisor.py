@@ -11,9 +11,10 @@ from __future__ import annotations
 import threading
 import time as stopwatch
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
+from headrace.dataclass import dataclass
 from headrace.errors import AlreadyPublished, CorruptStore, EpochFailed, StoreError, UserError
 from headrace.observation import EpochFailure
 from headrace.runtime.epoch.engine import Engine

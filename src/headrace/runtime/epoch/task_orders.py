@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import SLOTS
 from headrace.runtime.home.slots import bounds_of_slots
 from headrace.runtime.ingest.admission import balanced, together

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from headrace.dataclass import dataclass
 from headrace.store.files.filesystem import MissingFile
 
 _Written = TypeVar("_Written")

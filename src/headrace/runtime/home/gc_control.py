@@ -8,9 +8,10 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
+
+from headrace.dataclass import dataclass
 
 MANY: Final = 300
 """From this number of queries on the collector is disabled while their values are made."""

@@ -7,11 +7,12 @@ the manifests.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from headrace.catalog.catalog import Catalog, is_of_query
+from headrace.dataclass import dataclass
 from headrace.errors import AlreadyPublished, StoreError, outcome_unless_known
 from headrace.store.files.filesystem import LocalStore, MissingFile
 from headrace.store.logs.manifest import Manifest, ManifestLog

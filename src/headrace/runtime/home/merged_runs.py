@@ -8,13 +8,13 @@ in another one. Where a query's columns have changed it has several pairs of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.home.run_cache import batches_of, opened, section_of
 from headrace.store.files.container import Container

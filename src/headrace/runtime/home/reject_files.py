@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
 from headrace.operators.base.batch import Rejected
 from headrace.schema import STAMP

@@ -6,11 +6,11 @@ Opening a home folds its query log, binds every query and plans it. All of that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from headrace.catalog.catalog import Catalog
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError, OtherVersion, StoreError, UserError
 from headrace.runtime.home.home import Home
 from headrace.runtime.plan.epoch_planner import make_plan, operator_of

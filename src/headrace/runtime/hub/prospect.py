@@ -5,12 +5,13 @@ and an estimate of its cost from what is measured now.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from typing import Final
 
 from headrace.catalog.catalog import registration
 from headrace.catalog.definitions import QueryDefinition
+from headrace.dataclass import dataclass
 from headrace.planner.explain.operator_text import explain
 from headrace.planner.explain.plan_graph import Explained
 from headrace.planner.explain.work_sharing import Kind, Sharing, WorkItem

@@ -10,11 +10,12 @@ Source: PSoup (Chandrasekaran, Franklin 2002), sections 3.3 and 4.1: NoMat takes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from headrace.algebra.query import walk
 from headrace.catalog.catalog import CatalogQuery
+from headrace.dataclass import dataclass
 from headrace.observation import EpochObservation
 from headrace.planner.lowering.materialization import Materialize, cheaper_materialization
 from headrace.runtime.home.file_names import file_name

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.options import bytes_per_epoch, files_per_epoch
+from headrace.dataclass import dataclass
 from headrace.runtime.messages.task_messages import Split
 from headrace.time import BEGINNING, Instant
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.options import most_waiting
+from headrace.dataclass import dataclass
 from headrace.errors import StoreError
 from headrace.runtime.ingest.ingest_queue import Intake
 

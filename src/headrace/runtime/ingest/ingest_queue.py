@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from headrace.connectors.records.producers import Producers
 from headrace.connectors.sources.known_files import ChangedFile, KnownFile, changed_files
 from headrace.connectors.sources.listing import list_changed
 from headrace.connectors.sources.rate_source import due
+from headrace.dataclass import dataclass
 from headrace.errors import AlreadyPublished, StoreError, UserError, WriteOutcome
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.home.file_names import segments

@@ -9,11 +9,12 @@ one as it has names, so that the bytes written follow the input.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.connectors.records.producers import Producers
 from headrace.connectors.sources.known_files import KnownFile
+from headrace.dataclass import dataclass
 from headrace.store.files.envelope import seal, unseal
 from headrace.store.logs.manifest import SUMMARISED, Manifest
 from headrace.store.logs.radix_list import ListFiles

@@ -8,9 +8,10 @@ advances the streams of its level; a level for which there are no results, and i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest import derived_input
 from headrace.runtime.ingest.admission import Pending

@@ -7,10 +7,11 @@ continues ingests them under the same number of the same producer, which counts 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from headrace.catalog.system_streams import QUALITY
+from headrace.dataclass import dataclass
 from headrace.observation import EpochObservation
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.ingest.pushed_rows import ingest_once

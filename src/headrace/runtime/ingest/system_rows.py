@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.catalog.catalog import Catalog, CatalogQuery, is_of_query
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.system_streams import EPOCHS, QUALITY, QUERIES, STREAMS
+from headrace.dataclass import dataclass
 from headrace.observation import EpochObservation, OperatorObservation
 from headrace.runtime.messages.epoch_work import BACKFILLS, EpochWork
 from headrace.runtime.plan.derived_streams import owner_of

@@ -12,11 +12,12 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import IngestRecord
+from headrace.dataclass import dataclass
 from headrace.errors import StoreError
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.time import SECOND, Duration, Instant

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.observation import OperatorObservation
 from headrace.planner.explain.plan_graph import Explained
 from headrace.runtime.home.home import Home

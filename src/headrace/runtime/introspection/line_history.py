@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.planner.explain.diagram import rows_along
 from headrace.planner.explain.plan_graph import Explained
 from headrace.runtime.home.home import Home

@@ -10,10 +10,11 @@ would be a megabyte of lines a second, and a tenth of the epochs' time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.observation import EpochObservation, OperatorObservation
 
 MOST: Final = 512

@@ -8,13 +8,13 @@ line prints them as sentences. An answer with every row of its window has none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pyarrow as pa
 
 from headrace.algebra.query import Ago, Bounds, Query, find_window, walk
 from headrace.algebra.windows.window import TimeRange, TimeSlide
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, Operator
 from headrace.runtime.backfill.completeness import completeness, plan_in_force

@@ -9,13 +9,14 @@ Source: PSoup, sections 3.3 and 4.1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import conjuncts
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.families.numbering import number_of

@@ -4,13 +4,13 @@ and INVOKE.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from headrace.algebra.query import Query
 from headrace.catalog.catalog import Catalog
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.operator import Operator
 from headrace.runtime.home.home import Home

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.query import Revisions
 from headrace.catalog.definitions import FunctionDefinition, StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Operator
 from headrace.time import Duration
 

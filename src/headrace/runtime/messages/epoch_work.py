@@ -5,9 +5,10 @@ only a later punctuation), the splits of its input, and the operators that take 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.runtime.messages.repair_ledger import RepairLedger
 from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.time import Instant

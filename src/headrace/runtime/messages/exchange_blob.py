@@ -7,11 +7,11 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.operator import Sections
 from headrace.runtime.messages.task_messages import ScanReceipt

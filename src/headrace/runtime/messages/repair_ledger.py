@@ -5,9 +5,10 @@ of its windows were.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.operators.panes.damage import Damage, Span
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant

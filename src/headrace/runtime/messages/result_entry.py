@@ -13,11 +13,11 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.home.merged_runs import all_parts_of, parts_of

@@ -8,12 +8,13 @@ The last n event times of each are stored: SLACK n ROWS promises the maximum of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, group
 from headrace.runtime.messages.key_text import named
 from headrace.runtime.messages.message import Message

@@ -8,13 +8,14 @@ that a task that runs twice does the same (decision D15).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.adaptive.constraints.partner_delays import PartnerBound
 from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.dataclass import dataclass
 from headrace.observation import (
     CacheObservation,
     DelayObservation,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query, StreamScan, every_node
@@ -20,6 +20,7 @@ from headrace.catalog.definitions import (
     WindowDefinition,
 )
 from headrace.catalog.system_streams import DEFINITIONS, built_in
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.language.binder.query_binder import bind_query
 from headrace.language.syntax.ast import Select

@@ -6,6 +6,8 @@ import hashlib
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
+from headrace.dataclass import is_compiled_later
+
 _NOT_CODE: Final = frozenset(
     {"__dict__", "__weakref__", "__doc__", "__module__", "_abc_impl", "__abstractmethods__"}
 )
@@ -63,7 +65,7 @@ class _Fingerprint:
         for name, attribute in sorted(vars(value).items()):
             if name not in _NOT_CODE:
                 self._text(name)
-                self.note(attribute)
+                self.note(getattr(value, name) if is_compiled_later(attribute) else attribute)
 
     def _code(self, code: CodeType) -> None:
         self.digest.update(code.co_code)

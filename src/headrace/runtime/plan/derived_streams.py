@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -33,6 +33,7 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import Progressing, StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.errors import UnsupportedQuery
 from headrace.planner.joins.join_stage import JoinStage
 from headrace.planner.joins.pair_progress import PairProgress, TimeBound, pair_progress

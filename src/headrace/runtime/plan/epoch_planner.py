@@ -9,7 +9,7 @@ A query is registered by its text; its meaning depends on the definitions it nam
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from headrace.algebra.query import Node, Query, QueryScan, StreamScan, UnionAll,
 from headrace.algebra.windows.window import Landmark, TimeSlide
 from headrace.catalog.catalog import OF_PRODUCTS, OF_SIDES, OF_SUMS, Catalog, CatalogQuery, is_of_query
 from headrace.catalog.definitions import JoinTree, StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Operator
 from headrace.operators.joins.side_products import SideProduct, SideSum
 from headrace.operators.joins.window_join import WindowJoin

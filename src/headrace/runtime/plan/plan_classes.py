@@ -1,123 +1,102 @@
 """The classes of which epoch plans are made, by the names they have in files, and the codec that writes and reads plans by
 these names.
 
-A class that is the type of a registered class's field is registered with it. Classes that fields name by a protocol only
-(an operator, a partial aggregate, a synopsis) are listed here: a new one gets a line. Modules are not stored, so classes
-may move; a class that is renamed keeps its stored name by a line in `STORED_AS`.
+The table names modules, so that a plan of one kind of query imports no other operators. A new operator, partial aggregate or
+synopsis gets a line, and so do the classes of its fields; a test finds what is missing. Modules are not stored, so classes may move;
+a class that is renamed keeps its stored name by a line in `STORED_AS`.
 """
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from enum import Enum
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from headrace.algebra.windows.user_code import Code
-from headrace.operators.approximate.approximate_instants import ApproximateInstants
-from headrace.operators.approximate.approximate_windows import ApproximateWindows
-from headrace.operators.joins.changelog_join import RelationJoin
-from headrace.operators.joins.constrained_join import ConstrainedJoin
-from headrace.operators.joins.join_aggregate import JoinAggregate
-from headrace.operators.joins.outer_join import OuterJoin
-from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin
-from headrace.operators.joins.window_join import WindowJoin
-from headrace.operators.on_demand.selection import Selection
-from headrace.operators.output.pass_through import Passing
-from headrace.operators.partials.central_moments import CoMoments, Moments, Shape
-from headrace.operators.partials.partial import Count, Extreme, Sum
-from headrace.operators.partials.synopsis_partial import Synopsis
-from headrace.operators.partials.time_weighted import Fading, Placed
-from headrace.operators.relations.changelog_projection import ChangingRows
-from headrace.operators.relations.instant_aggregate import InstantAggregate
-from headrace.operators.relations.instant_rows import InstantRows
-from headrace.operators.row_windows.frame_windows import FrameWindows
-from headrace.operators.row_windows.row_slides import RowSlides
-from headrace.operators.row_windows.session_revisions import RevisingSessions
-from headrace.operators.row_windows.tuple_slides import TupleSlides
-from headrace.operators.row_windows.user_windows import UserWindows
-from headrace.operators.time_windows.alternatives import Alternatives
-from headrace.operators.time_windows.pane_aggregate import PaneAggregate
-from headrace.operators.time_windows.window_changelog import WindowChanges
-from headrace.operators.time_windows.window_repair import Repairing
-from headrace.operators.time_windows.window_revisions import Revising
-from headrace.operators.time_windows.window_rows import WindowRows
-from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.store.files.values import Codec
-from headrace.synopses.sketches.distinct_sketch import DistinctSketch
-from headrace.synopses.sketches.frequent_sketch import FrequentSketch
-from headrace.synopses.sketches.rank_sketch import Ranking
-from headrace.synopses.sketches.stable_sketch import StableSketch
 
-OPERATORS: Final[tuple[type, ...]] = (
-    *(ApproximateInstants, ApproximateWindows, ChangingRows, FrameWindows, InstantAggregate, InstantRows),
-    *(
-        ConstrainedJoin,
-        JoinAggregate,
-        OuterJoin,
-        PaneAggregate,
-        Passing,
-        RelationJoin,
-        Alternatives,
-        Repairing,
-        Revising,
-        RevisingSessions,
-        RowSlides,
-        Selection,
-    ),
-    *(SlidingOuterJoin, TupleSlides, UserWindows, WindowChanges, WindowJoin, WindowRows),
-)
-PARTIALS: Final[tuple[type, ...]] = (
-    *(CoMoments, Count, Extreme, Fading, Moments, Placed, Shape, Sum, Synopsis),
-)
-SYNOPSES: Final[tuple[type, ...]] = (DistinctSketch, FrequentSketch, Ranking, StableSketch)
+CLASSES: Final[Mapping[str, str]] = {
+    "adaptive.constraints.key_promises": "KeyPromise",
+    "adaptive.constraints.partner_delays": "PartnerBound",
+    "algebra.expressions.aggregates": "AggregateCall NamedAggregate",
+    "algebra.expressions.expression": "Call Case Cast Column Constants Literal Named",
+    "algebra.quality_of_service": "Importance QualityOfService UtilityGraph",
+    "algebra.query": "Ago Revisions SortKey",
+    "algebra.windows.window": "Custom",
+    "catalog.definitions": "Deduplication FunctionDefinition Progressing StreamConstraint StreamDefinition TimeExpression",
+    "catalog.reductions": "Counted Load Reducer Reduction",
+    "operators.aggregates.group_by": "Grouped",
+    "operators.approximate.approximate_instants": "ApproximateInstants",
+    "operators.approximate.approximate_windows": "ApproximateWindows",
+    "operators.families.extents": "Extents",
+    "operators.joins.changelog_join": "RelationJoin",
+    "operators.joins.constrained_join": "ConstrainedJoin Reference",
+    "operators.joins.join_aggregate": "AggregatedSide JoinAggregate",
+    "operators.joins.join_side": "JoinSpec Side",
+    "operators.joins.outer_join": "OuterJoin",
+    "operators.joins.side_products": "SideProduct SideSum",
+    "operators.joins.sliding_outer_join": "SlidingOuterJoin",
+    "operators.joins.window_join": "Grid WindowJoin",
+    "operators.on_demand.selection": "Answer Selection WindowClause",
+    "operators.output.output_stage": "Finish",
+    "operators.output.pass_through": "Passing",
+    "operators.output.regrouping": "Regroup",
+    "operators.panes.panes": "Panes",
+    "operators.panes.window_lengths": "WindowLengths",
+    "operators.partials.central_moments": "CoMoments Moments Shape",
+    "operators.partials.encoding": "PartialColumn",
+    "operators.partials.partial": "Count Extreme Sum",
+    "operators.partials.synopsis_partial": "Synopsis",
+    "operators.partials.time_weighted": "Fading Placed",
+    "operators.relations.changelog_projection": "ChangingRows",
+    "operators.relations.instant_aggregate": "InstantAggregate",
+    "operators.relations.instant_rows": "InstantRows Validity",
+    "operators.row_windows.frame_cuts": "ByDelta ByGap",
+    "operators.row_windows.frame_windows": "FrameWindows",
+    "operators.row_windows.partitioned_rows": "PartitionedRows",
+    "operators.row_windows.row_slides": "RowSlides",
+    "operators.row_windows.session_revisions": "RevisingSessions",
+    "operators.row_windows.tuple_slides": "TupleSlides",
+    "operators.row_windows.user_windows": "UserWindows",
+    "operators.rows.row_pipeline": "LookupJoin RowFilter",
+    "operators.rows.row_state": "Bounded RowLayout",
+    "operators.rows.semijoin": "Membership",
+    "operators.time_windows.alternatives": "Alternatives",
+    "operators.time_windows.pane_aggregate": "PaneAggregate",
+    "operators.time_windows.window_changelog": "WindowChanges",
+    "operators.time_windows.window_repair": "Repairing",
+    "operators.time_windows.window_revisions": "Revising",
+    "operators.time_windows.window_rows": "WindowRows",
+    "runtime.messages.epoch_plan": "EpochPlan PlannedOperator Retention",
+    "schema": "Field Schema Type",
+    "synopses.histograms.canonical_form": "Form",
+    "synopses.sketches.distinct_sketch": "DistinctSketch",
+    "synopses.sketches.frequent_sketch": "FrequentSketch",
+    "synopses.sketches.rank_sketch": "Ranking",
+    "synopses.sketches.stable_sketch": "StableSketch",
+}
+"""Module below `headrace` → the names of its classes that plans are made of."""
 
-STORED_AS: Final[Mapping[type, str]] = {}
-"""Stored names of classes that have another name in the code."""
+STORED_AS: Final[Mapping[str, str]] = {}
+"""Place (`package.module:Class`) → stored name, of classes that have another name in the code."""
 
 
 @cache
 def codec() -> Codec:
     """The codec that writes and reads plans."""
-    return Codec(classes((EpochPlan, *OPERATORS, *PARTIALS, *SYNOPSES)), apart=Code)
+    return Codec(places(CLASSES, STORED_AS), apart=Code)
 
 
-def classes(roots: tuple[type, ...]) -> dict[str, type]:
-    """These classes and the types of their fields, by stored name.
-
-    Raises `ValueError` where two of them would have one name.
-    """
-    by_name: dict[str, type] = {}
-    seen, waiting = set[type](), list(reversed(roots))
-    while waiting:
-        kind = waiting.pop()
-        if kind in seen:
-            continue
-        seen.add(kind)
-        name = STORED_AS.get(kind, kind.__name__)
-        if name in by_name:
-            raise ValueError(
-                f"{by_name[name]} and {kind} are both called {name}: give one of them a name in STORED_AS"
-            )
-        by_name[name] = kind
-        waiting += _named_by(kind)
+def places(classes: Mapping[str, str], stored_as: Mapping[str, str]) -> dict[str, str]:
+    """The place of each class, by stored name. Raises `ValueError` where two of them would have one name."""
+    by_name: dict[str, str] = {}
+    for module, names in classes.items():
+        for name in names.split():
+            place = f"headrace.{module}:{name}"
+            stored = stored_as.get(place, name)
+            if stored in by_name:
+                raise ValueError(
+                    f"{by_name[stored]} and {place} are both called {stored}: give one of them a name in STORED_AS"
+                )
+            by_name[stored] = place
     return by_name
-
-
-def _named_by(kind: type) -> Iterator[type]:
-    """The classes that are types of a class's fields."""
-    if is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        for field_ in fields(kind):
-            if field_.init:
-                yield from _classes_in(hints[field_.name])
-
-
-def _classes_in(hint: Any) -> Iterator[type]:
-    if typing.get_origin(hint) is not None:
-        for argument in typing.get_args(hint):
-            yield from _classes_in(argument)
-    elif isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Enum)):
-        yield hint

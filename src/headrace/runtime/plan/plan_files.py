@@ -4,7 +4,8 @@ process reads a file once (cache).
 A plan is a small *head* and *segments*, which hold the operators. New operators are written to a new segment; segments of
 similar size are merged, so a registration writes what it adds and, now and then, what was added recently. All are named
 by their content and never rewritten. They are sealed JSON of `store/files/values.py`, so reading one runs no code; the code
-of users' functions and windows is in files that the head lists. The head also has a digest of the classes its writer knew.
+of users' functions and windows is in files that the head lists. The head also names the classes that the plan is made of, with a digest
+of their fields.
 A worker reads only new segments, and an operator equal to one that it has read before stays the same object, so that
 values derived from it (a compiled index, a scanner's layout) stay valid.
 """
@@ -14,9 +15,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, OtherVersion
 from headrace.runtime.home import file_names
 from headrace.runtime.home.lru_cache import Recent
@@ -47,11 +49,14 @@ _operators: Final[Recent[tuple[str, str], PlannedOperator]] = Recent(_OPERATORS)
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file of operators, by their ids; some may have left the plan. `code` are the files of users' code it needs."""
+    """A file of operators, by their ids; some may have left the plan. `code` are the files of users' code it needs, `classes`
+    the stored names of what it is made of.
+    """
 
     name: str
     operators: Mapping[str, PlannedOperator]
     code: tuple[str, ...] = ()
+    classes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +92,16 @@ def save_plan(store: Store, plan: EpochPlan, before: SavedPlan) -> SavedPlan:
         operators = codec().encode(tuple(new.values()))
         code = _write_code(store, operators)
         name = _write(store, seal(_SEGMENT, _VERSION, {"operators": operators.body}))
-        segments.append(Segment(name, new, code))
+        segments.append(Segment(name, new, code, operators.names))
     stored = frozenset[str]().union(*(segment.operators.keys() for segment in segments))
     rest = codec().encode(replace(plan, planned={}))
     code = tuple(
         dict.fromkeys([*_write_code(store, rest), *(file for segment in segments for file in segment.code)])
     )
+    made_of = rest.names.union(*(segment.classes for segment in segments))
     head = {
-        "schema": codec().schema,
+        "classes": sorted(made_of),
+        "schema": codec().schema(made_of),
         "plan": rest.body,
         "segments": [segment.name for segment in segments],
         "gone": sorted(stored - plan.planned.keys()),
@@ -126,9 +133,10 @@ def _put(store: Store, name: str, data: bytes) -> str:
 
 
 def is_readable(store: Store, name: str) -> bool:
-    """Whether the plan of that name exists, and its writer knew the same classes with the same fields."""
+    """Whether the plan of that name exists, and its writer knew the classes that it is made of with the same fields."""
     try:
-        return bool(_unsealed(store, name, _HEAD)["schema"] == codec().schema)
+        head = _unsealed(store, name, _HEAD)
+        return "classes" in head and bool(head["schema"] == codec().schema(head["classes"]))
     except (CorruptStore, OtherVersion, MissingFile):
         return False
 

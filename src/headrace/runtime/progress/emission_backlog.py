@@ -8,8 +8,8 @@ input, and its progress is in the manifest like every other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from headrace.dataclass import dataclass
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.repair_ledger import ledgers

@@ -9,10 +9,11 @@ epochs without it its query is suspended, with the reason; at the end of a strea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from headrace.catalog.catalog import Catalog
+from headrace.dataclass import dataclass
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import Participants, StateReceipt

@@ -8,8 +8,9 @@ operator has emitted up to, and a live operator emits up to that of its stream. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from headrace.dataclass import dataclass
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.progress import union_progress

@@ -5,9 +5,9 @@ paused, backfilling or left out. Also the operators of paused queries, and those
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from headrace.catalog.catalog import Catalog
+from headrace.dataclass import dataclass
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.task_messages import Participants
 from headrace.runtime.progress.plan_index import index_of

@@ -7,12 +7,13 @@ follows the streams that had rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeVar
 
 from headrace.catalog import system_streams
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name
 from headrace.runtime.home.lru_cache import Recent

@@ -8,7 +8,6 @@ pattern promises that no later row matches it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from headrace.algebra.expressions.expression import Expression, columns_of
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.options import zone_of
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.language.binder.expressions.expression_binder import bind_expression
 from headrace.language.binder.expressions.punctuation_patterns import bind_pattern

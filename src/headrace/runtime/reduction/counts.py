@@ -14,7 +14,6 @@ Swensson and Wretman, Model Assisted Survey Sampling, 1992, 3.2 (Bernoulli sampl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow as pa
 
 from headrace.archive.estimates import Doubles, Z
 from headrace.catalog.reductions import Counted
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, as_int64, flat, group, ints
 from headrace.time import Instant
 

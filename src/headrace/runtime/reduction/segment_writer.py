@@ -5,7 +5,6 @@ shares, each as a segment of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from headrace.archive.prefixes import Prefixes
 from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.reductions import Counted
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.runtime.backfill.archive_entries import Piece
 from headrace.runtime.home import file_names

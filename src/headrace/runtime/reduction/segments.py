@@ -8,11 +8,12 @@ with the segments that the archive has, whose files both then name. The archive'
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final, TypeAlias
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.reductions import Reduction
+from headrace.dataclass import dataclass
 from headrace.runtime.backfill.archive_entries import JOINED, JOINED_REJECTS
 from headrace.runtime.backfill.initial_progress import beyond
 from headrace.runtime.home.home import Home

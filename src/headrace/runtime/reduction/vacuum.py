@@ -13,7 +13,7 @@ age, load and state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from headrace.archive.blocks import blocks_for
 from headrace.archive.prefixes import Prefixes
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.reductions import Reduction
+from headrace.dataclass import dataclass
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, Piece, retained
 from headrace.runtime.home.home import Home
 from headrace.runtime.reduction.counts import LEAST

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.runtime.home.home import Home
 from headrace.runtime.reduction.segments import Readers, Vacuumed, with_copies, with_vacuumed
 from headrace.store.files.filesystem import MissingFile

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from headrace.catalog.catalog import Catalog
+from headrace.dataclass import dataclass
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.repair_ledger import RepairLedger, ledgers
 from headrace.runtime.plan import derived_streams

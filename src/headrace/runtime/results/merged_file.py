@@ -7,13 +7,14 @@ one permutation brings all rows of a portion of the queries into order. Only a p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT
 from headrace.runtime.home.merged_runs import FACTS, columns_of, layout_and_query, section_names

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
 from headrace.runtime.home import file_names
 from headrace.runtime.home.home import Home

@@ -8,13 +8,13 @@ up to t. Late rows that revised a window since then are in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Query
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, Operator

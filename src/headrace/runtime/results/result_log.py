@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 
 from headrace.algebra.query import Query, SortKey
 from headrace.algebra.windows.window import CHANGE
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import flat, group, ints
 from headrace.operators.base.operator import AT
 from headrace.operators.base.sort_ranks import sort_rank, zero_signs

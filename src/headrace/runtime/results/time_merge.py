@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT
 from headrace.time import Instant

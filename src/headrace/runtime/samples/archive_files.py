@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.runtime.home.home import Home
 from headrace.runtime.samples.joined_rejects import JoiningRejects
 from headrace.runtime.samples.joined_runs import Joining

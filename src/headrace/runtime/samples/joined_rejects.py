@@ -11,13 +11,14 @@ either it or those that it replaces.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
 from headrace.runtime.backfill.archive_entries import JOINED_REJECTS
 from headrace.runtime.home import file_names

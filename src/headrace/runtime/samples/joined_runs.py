@@ -11,7 +11,7 @@ is durable before a manifest names it, and a manifest names either it or the run
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from headrace.archive import runs
 from headrace.archive.prefixes import Prefixes
 from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.runtime.backfill.archive_entries import JOINED, ArchiveEntry
 from headrace.runtime.home import file_names
 from headrace.runtime.home.background_write import BackgroundWrite

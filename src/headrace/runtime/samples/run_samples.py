@@ -11,7 +11,7 @@ copies of set sizes (OnWriteReplicate), of runs in random order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from itertools import islice
 from typing import Final
 
@@ -22,6 +22,7 @@ from headrace.archive.blocks import Parts
 from headrace.archive.prefixes import Prefixes
 from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.home import file_names

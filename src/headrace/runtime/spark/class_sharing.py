@@ -13,10 +13,10 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.runtime.spark.java import Java
 from headrace.runtime.spark.jvm import spark_jars
 

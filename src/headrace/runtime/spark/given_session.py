@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from headrace.dataclass import dataclass
 from headrace.errors import EpochFailed
 
 

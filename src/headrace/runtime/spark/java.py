@@ -7,10 +7,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError
 
 OLDEST = 17

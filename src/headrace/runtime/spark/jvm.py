@@ -12,11 +12,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError
 from headrace.runtime.spark.java import Java
 

@@ -14,10 +14,11 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError
 from headrace.runtime.spark.class_sharing import ClassSharing, class_sharing
 from headrace.runtime.spark.java import find_java

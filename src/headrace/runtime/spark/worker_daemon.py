@@ -48,6 +48,10 @@ def _import_pipeline() -> None:
     for put_off in PUT_OFF:
         import_module(put_off)
     from headrace.runtime.home.gc_control import freeze_modules  # noqa: PLC0415
+    from headrace.runtime.plan.plan_classes import codec  # noqa: PLC0415
+
+    for name in codec().names:  # else with the first plan that has such an operator
+        codec().class_of(name)
 
     freeze_modules()
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, every_node
@@ -16,17 +16,19 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.definition_json import settings_to_json
 from headrace.catalog.definitions import ActionDefinition, QueryDefinition
 from headrace.connectors.sources.segment_files import as_rows
+from headrace.dataclass import dataclass
 from headrace.errors import Span, UserError
 from headrace.language.statements.statement import SetActions
 from headrace.operators.base.operator import Operator
-from headrace.runtime.delivery.actions.receivers import Receivers
-from headrace.runtime.delivery.actions.secret import secret_of
 from headrace.runtime.delivery.on_demand_changelog import require_changelog
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.epoch.push import require_stream
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import operator_of
 from headrace.runtime.statements.outcome import Outcome
+
+if TYPE_CHECKING:
+    from headrace.runtime.delivery.actions.receivers import Receivers
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class ActionRules:
                 if action.kind == "stream":
                     _require_stream_fits(catalog, definition.name, query, action.target)
                 elif action.kind in ("call", "notify"):
+                    from headrace.runtime.delivery.actions.secret import secret_of  # noqa: PLC0415 - with the first call
+
                     secret_of(action, self.pipeline.path)
                     if self.receivers is not None:
                         self.receivers.require(_host(action))

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every_node, walk
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition
+from headrace.dataclass import dataclass
 from headrace.errors import StoreError, UserError, outcome_unless_known
 from headrace.language.binder.sources.query_checks import check_names
 from headrace.language.statements import statement as stmt

@@ -4,10 +4,9 @@ script.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.runtime.invoke.answer_caveats import AnswerCaveats
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Final
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.made_once import MadeOnce

@@ -12,10 +12,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError
 from headrace.server.following import Batch, Event, Feed, Publications
 from headrace.server.problems import Refused

@@ -5,13 +5,13 @@ connections, and the search for peers that are gone. Handlers find a connection'
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
 import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from headrace.dataclass import dataclass
 from headrace.server.connections.peers import find_lost_peer, most_connections
 
 HEAD_SECONDS: Final = 10.0

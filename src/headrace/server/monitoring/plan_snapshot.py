@@ -7,10 +7,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.planner.explain.diagram import Picture, picture
 from headrace.planner.explain.plan_graph import Explained, QueryCost
 from headrace.runtime.home.lru_cache import Recent

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.observation import EpochObservation
 from headrace.time import Clock
 

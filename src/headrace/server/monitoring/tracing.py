@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace import __version__
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.runtime.hub.hub import Hub

@@ -10,8 +10,8 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
+from headrace.dataclass import dataclass
 from headrace.server.postgres.protocol import frames
 from headrace.server.postgres.protocol.frames import Body, Malformed
 from headrace.server.postgres.protocol.problems import Failed, Problem

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError
 from headrace.server.postgres.admission import Startup, say_last
 from headrace.server.postgres.copying import CopyIn, CopyOut

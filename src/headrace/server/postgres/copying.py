@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyarrow import csv
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.formats.text_values import convert, with_article
 from headrace.connectors.records.options import text_options
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import flat
 from headrace.runtime.hub.hub import Hub
 from headrace.schema import Type, to_arrow

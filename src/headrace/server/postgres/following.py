@@ -10,12 +10,13 @@ COMMIT, and never by ROLLBACK or by the end of the connection: at least once, as
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Final
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.runtime.delivery.client import Client
 from headrace.runtime.delivery.cursor import due
 from headrace.runtime.delivery.on_demand_changelog import require_changelog

@@ -5,9 +5,10 @@ meant.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.server.postgres.protocol.problems import Failed
 from headrace.server.postgres.tables.system_tables import VERSION
 from headrace.zones import rules_of

@@ -6,7 +6,7 @@ to the principal's own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, Final
 
 from starlette.requests import HTTPConnection, Request
@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection, Request
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import ActionDefinition, QueryDefinition
 from headrace.catalog.system_streams import is_system
+from headrace.dataclass import dataclass
 from headrace.errors import UnknownName
 from headrace.language.parser.query import parse_select
 from headrace.language.statements import statement as stmt

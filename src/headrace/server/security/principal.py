@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from headrace.catalog.definitions import QueryDefinition
+from headrace.dataclass import dataclass
 from headrace.time import Instant
 
 Role: TypeAlias = Literal["read", "register", "administer"]

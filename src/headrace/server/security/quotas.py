@@ -9,10 +9,11 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from headrace.catalog.catalog import Catalog
+from headrace.dataclass import dataclass
 from headrace.server.bodies import LARGEST
 from headrace.server.problems import Refused
 from headrace.server.security.principal import Principal

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from headrace.connectors.sources.listing import written_out
+from headrace.dataclass import dataclass
 from headrace.server.problems import Refused
 
 _PATTERN: Final = re.compile(r"[*?\[{]")

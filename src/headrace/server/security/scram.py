@@ -13,8 +13,9 @@ import secrets
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from headrace.dataclass import dataclass
 
 MECHANISM: Final = "SCRAM-SHA-256"
 ITERATIONS: Final = 4096

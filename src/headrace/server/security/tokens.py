@@ -8,9 +8,9 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.server.security.principal import Principal, Role
 from headrace.server.security.scram import Verifier

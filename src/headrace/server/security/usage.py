@@ -13,10 +13,11 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from headrace.catalog.catalog import CatalogQuery
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError, UnknownName
 from headrace.language.statements import statement as stmt
 from headrace.observation import EpochObservation

@@ -15,12 +15,12 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, StoreError
 from headrace.store.files.container_index import ContainerIndex, Entry, encoded
 from headrace.store.files.narrow_columns import narrowed

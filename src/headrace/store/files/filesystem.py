@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from stat import S_ISREG
@@ -22,6 +21,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import AlreadyPublished, StoreError, WriteOutcome
 from headrace.store.files.disk import Disk
 

@@ -16,16 +16,17 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from functools import cached_property
+from importlib import import_module
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, OtherVersion, StoreError
 
 FORMAT: Final = 1
@@ -61,48 +62,98 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A value as JSON, and by digest the bytes that it refers to and that are in files of their own."""
+    """A value as JSON; by digest the bytes that it refers to and that are in files of their own; the classes it is made of."""
 
     body: Any
     apart: Mapping[str, bytes]
+    names: frozenset[str] = frozenset()
 
 
 class Codec:
-    """Writes and reads values made of registered classes: dataclasses and enumerations, by stored names."""
+    """Writes and reads values made of registered classes: dataclasses and enumerations, by stored names.
 
-    def __init__(self, classes: Mapping[str, type], apart: type[bytes] | None = None) -> None:
-        """`apart` is a kind of bytes that is stored in files of its own, by its property `digest`."""
+    A class is imported when a value of it is read, so that to register hundreds of them costs nothing.
+    """
+
+    def __init__(self, modules: Mapping[str, str], apart: type[bytes] | None = None) -> None:
+        """`modules`: the place of each class by its stored name, as `package.module:Class`.
+
+        `apart` is a kind of bytes that is stored in files of its own, by its property `digest`.
+        """
         self._apart = apart
-        self._classes = dict(classes)
-        self._names = {kind: name for name, kind in classes.items()}
-        if len(self._names) < len(self._classes):
+        self._places = dict(modules)
+        self._stored = {place: name for name, place in modules.items()}
+        if len(self._stored) < len(self._places):
             raise ValueError("a class has two stored names")
-        self._fields = {
-            kind: tuple(field.name for field in _init_fields(kind))
-            for kind in self._names
-            if not issubclass(kind, Enum)
-        }
-        self._parts = {kind: _parts_of(names) for kind, names in self._fields.items()}
+        self._names: dict[type, str] = {}
+        self._classes: dict[str, type] = {}
+        self._fields: dict[type, tuple[str, ...]] = {}
+        self._parts: dict[type, Callable[[Any], Iterable[Any]]] = {}
+        self._schemas: dict[frozenset[str], str] = {}
 
-    @cached_property
-    def schema(self) -> str:
-        """A digest of all that this codec can read: registered names, their fields and the fields' types."""
-        said: dict[str, Any] = {"": FORMAT}
-        for name, kind in self._classes.items():
-            members = [item.name for item in kind] if issubclass(kind, Enum) else None
-            said[name] = members or [(field.name, str(field.type)) for field in _init_fields(kind)]
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:24]
+    @property
+    def names(self) -> Iterable[str]:
+        """The stored names of all registered classes."""
+        return self._places.keys()
+
+    def class_of(self, name: str) -> type:
+        """The class of a stored name, imported if it is not yet. Raises `OtherVersion` for an unknown name."""
+        kind = self._classes.get(name)
+        if kind is None:
+            place = self._places.get(name)
+            if place is None:
+                raise OtherVersion(
+                    f"made by another version of headrace: it knows a '{name}', this one does not"
+                )
+            module, _, qualified = place.partition(":")
+            kind = attrgetter(qualified)(import_module(module))
+            self._note(kind, name)
+        return kind
+
+    def _register(self, kind: type) -> bool:
+        """Whether the class of a value is a registered one, which is then known by its type."""
+        name = self._stored.get(f"{kind.__module__}:{kind.__qualname__}")
+        if name is not None:
+            self._note(kind, name)
+        return name is not None
+
+    def _note(self, kind: type, name: str) -> None:
+        if not issubclass(kind, Enum):
+            names = self._fields[kind] = tuple(field.name for field in _init_fields(kind))
+            self._parts[kind] = _parts_of(names)
+        self._names[kind] = name
+        self._classes[name] = kind
+
+    def schema(self, names: Iterable[str]) -> str:
+        """A digest of what this codec can read of some classes: their names, their fields and the fields' types.
+
+        Raises `OtherVersion` for an unknown name.
+        """
+        key = frozenset(names)
+        if key not in self._schemas:
+            found: dict[str, Any] = {"": FORMAT}
+            for name in key:
+                kind = self.class_of(name)
+                found[name] = (
+                    [item.name for item in kind]
+                    if issubclass(kind, Enum)
+                    else [(field.name, str(field.type)) for field in _init_fields(kind)]
+                )
+            digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode())
+            self._schemas[key] = digest.hexdigest()[:24]
+        return self._schemas[key]
 
     def encode(self, value: object) -> Encoded:
         """A value as JSON; equal values give equal bytes, in every process.
 
         Raises `TypeError` for a value of a class that is not registered.
         """
-        writer = _Writer(self._names, self._parts, self._apart)
+        writer = _Writer(self._names, self._parts, self._register, self._apart)
         number = writer.number(value)
         records = [[self._names[kind], self._fields[kind]] for kind in writer.kinds]
         body = {"format": FORMAT, "records": records, "rows": writer.rows, "value": number}
-        return Encoded(body, writer.apart)
+        used = frozenset(map(self._names.__getitem__, (*writer.kinds, *writer.enumerations)))
+        return Encoded(body, writer.apart, used)
 
     def decode(self, body: Any, fetch: Fetch | None = None) -> Any:
         """The value again. Raises `OtherVersion` or `CorruptStore`, and what `fetch` raises."""
@@ -129,10 +180,10 @@ class Codec:
         return values
 
     def _constructor(self, name: str, stored: Sequence[str]) -> Callable[..., Any]:
-        kind = self._classes.get(name)
-        names = self._fields.get(kind) if kind is not None else None
-        if kind is None or names is None:
-            raise OtherVersion(f"made by another version of headrace: it knows a '{name}', this one does not")
+        kind = self.class_of(name)
+        names = self._fields.get(kind)
+        if names is None:
+            raise OtherVersion(f"made by another version of headrace: its '{name}' has fields")
         if tuple(stored) == names:
             return kind
         if set(stored) != set(names):
@@ -143,8 +194,8 @@ class Codec:
     def _scalar(self, row: Sequence[str], fetch: Fetch | None) -> Any:
         word, *arguments = row
         if word == _MEMBER:
-            kind = self._classes.get(arguments[0])
-            if kind is None or arguments[1] not in kind.__members__:  # type: ignore[attr-defined]
+            kind = self.class_of(arguments[0])
+            if arguments[1] not in getattr(kind, "__members__", ()):
                 raise OtherVersion(
                     f"made by another version of headrace: it knows {arguments[0]}.{arguments[1]}"
                 )
@@ -171,11 +222,13 @@ class _Writer:
         self,
         names: Mapping[type, str],
         parts: Mapping[type, Callable[[Any], Iterable[Any]]],
+        register: Callable[[type], bool],
         apart: type[bytes] | None,
     ) -> None:
-        self._names, self._parts, self._apart = names, parts, apart
+        self._names, self._parts, self._register, self._apart = names, parts, register, apart
         self.rows: list[Any] = []
         self.kinds: dict[type, int] = {}
+        self.enumerations: set[type] = set()
         self.apart: dict[str, bytes] = {}
         self._objects: dict[int, int] = {}
         self._equal: dict[Any, int] = {}
@@ -228,15 +281,18 @@ class _Writer:
         if kind is self._apart:
             self.apart[value.digest] = bytes(value)
             return self._row((_APART, value.digest))
-        if isinstance(value, Enum) and kind in self._names:
-            return self._row((_MEMBER, self._names[kind], value.name))
-        if kind not in _WORDS:
+        if kind in _WORDS:
+            word, text_of = _WORDS[kind]
+            return self._row((word, text_of(value)))
+        if kind not in self._names and not self._register(kind):
             raise TypeError(
                 f"a {kind.__module__}.{kind.__qualname__} has no stored form: register its class (a frozen dataclass or an "
                 "enumeration) among those that plans are made of, or keep it out of the plan"
             )
-        word, text_of = _WORDS[kind]
-        return self._row((word, text_of(value)))
+        if isinstance(value, Enum):
+            self.enumerations.add(kind)
+            return self._row((_MEMBER, self._names[kind], value.name))
+        return self.number(value)
 
 
 def _init_fields(kind: Any) -> list[Field[Any]]:

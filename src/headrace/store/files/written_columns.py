@@ -4,10 +4,9 @@ another one, and narrow where values are in a narrow range.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.store.files.narrow_columns import Narrowed, schema_narrowed, widened
 from headrace.store.files.shared_buffers import SharedBuffers, schema_without, with_shared_buffers
 

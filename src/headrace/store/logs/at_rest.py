@@ -7,9 +7,10 @@ They are in a file that many manifests name, the *base*, so that ten thousand qu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.store.files.envelope import json_text, seal_text, unseal
 from headrace.store.logs.committed import (
     CommittedStream,

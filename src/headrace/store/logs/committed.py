@@ -6,10 +6,11 @@ A new fact of a stream or of an operator is one field here; what is stored of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 

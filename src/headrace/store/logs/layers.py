@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Generic, TypeVar
+
+from headrace.dataclass import dataclass
 
 _LEAST: Final = 64
 _Record = TypeVar("_Record")

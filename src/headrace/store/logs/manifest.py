@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import AlreadyPublished, CorruptStore
 from headrace.store.files.envelope import json_text, seal_text, unseal
 from headrace.store.files.filesystem import MissingFile, Store

@@ -8,9 +8,9 @@ can be ignored, and may expire.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, StoreError
 from headrace.store.files.envelope import seal, unseal
 from headrace.store.files.filesystem import MissingFile, Store

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
 from headrace.store.files.envelope import json_text, seal, unseal
 from headrace.store.files.filesystem import Store

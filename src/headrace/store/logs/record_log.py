@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.errors import AlreadyPublished, CorruptStore, StoreError
 from headrace.store.files.envelope import seal, unseal
 from headrace.store.files.filesystem import MissingFile, Store

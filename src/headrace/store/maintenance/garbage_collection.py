@@ -11,9 +11,9 @@ or in a record of the two logs counts as the name of a file when it begins with 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
+from headrace.dataclass import dataclass
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.manifest import KEPT, Manifest, ManifestLog
 from headrace.store.logs.pins import Pin, pinned_epochs

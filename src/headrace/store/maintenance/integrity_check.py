@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, StoreError
 from headrace.store.files.container import MAGIC, Container
 from headrace.store.files.filesystem import Store

@@ -7,10 +7,9 @@ begins inside a bucket counts half of it, whatever the bucket was made of: the e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.synopses.arrays import Ints
 from headrace.synopses.histograms.exponential_histogram import Cells, Histograms
 

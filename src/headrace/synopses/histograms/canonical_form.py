@@ -8,12 +8,12 @@ Source: Datar, Gionis, Indyk, Motwani, "Maintaining stream statistics over slidi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.synopses.arrays import Ints
 

@@ -12,13 +12,13 @@ of ones with equal or rising times is the buffer of SUM, so counts are whole num
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.synopses.arrays import Ints
 from headrace.synopses.histograms.canonical_form import MOST, Form

@@ -7,7 +7,6 @@ hash functions would exceed it. Up to a sixteenth of its registers it stores all
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import datasketches
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.synopses.arrays import Ints
 from headrace.synopses.sketches.sketch_kind import Blobs, empty, gathered
 

@@ -5,13 +5,13 @@ error bound) are made of rows, merged, and stored as bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.synopses.arrays import Ints
 from headrace.synopses.sketches.rank_summary import Ranks
 from headrace.synopses.sketches.sketch_kind import Blobs, empty

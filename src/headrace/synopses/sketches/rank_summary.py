@@ -11,13 +11,13 @@ counts of ones, so that rows may have weights and summaries may be merged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.synopses.arrays import Ints
 
 Doubles: TypeAlias = npt.NDArray[np.float64]

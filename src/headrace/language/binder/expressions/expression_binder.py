@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from typing import Final, NoReturn, TypeAlias
 from typing import Literal as Choice
@@ -14,6 +14,7 @@ from typing import Literal as Choice
 from headrace.algebra.expressions.aggregates import is_aggregate
 from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Expression, Literal
 from headrace.algebra.functions.resolve import UserFunction, can_cast, common_type, resolve
+from headrace.dataclass import dataclass
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.binder.expressions.time_zones import expression_in
 from headrace.language.binder.expressions.unsupported_functions import refusal

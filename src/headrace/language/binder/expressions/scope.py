@@ -5,7 +5,7 @@ and the interface by which the binder reads the catalog (`Names`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NoReturn, Protocol
 
 from headrace.algebra.expressions.expression import Column, Expression
@@ -17,6 +17,7 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     WindowDefinition,
 )
+from headrace.dataclass import dataclass
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.syntax.ast import Name
 from headrace.language.syntax.refusals import fail

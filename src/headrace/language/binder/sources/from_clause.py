@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 from typing import Literal as Choice
 
@@ -14,6 +14,7 @@ from headrace.algebra.functions.resolve import UserFunction
 from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
 from headrace.algebra.windows.window import CHANGE, Changing, Session, TimeSlide, Unbounded, Window
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.errors import UserError, did_you_mean
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, joined, located
 from headrace.language.binder.expressions.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope

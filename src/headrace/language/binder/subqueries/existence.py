@@ -8,7 +8,7 @@ WHERE that read columns of the query around it become those of the join.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 from typing import Literal as Choice
 
@@ -16,6 +16,7 @@ from headrace.algebra.expressions.aggregates import is_aggregate
 from headrace.algebra.expressions.expression import Call, Column, Expression, Named
 from headrace.algebra.functions.resolve import UserFunction
 from headrace.algebra.query import Distinct, JoinKind, Project, Query, QueryScan, Windowed
+from headrace.dataclass import dataclass
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, joined
 from headrace.language.binder.expressions.scope import Scope
 from headrace.language.binder.sources.from_clause import changes_of

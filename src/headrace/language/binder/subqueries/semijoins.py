@@ -7,7 +7,7 @@ The relation of the SELECT is joined as distinct rows, so that an outer row matc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import Call, Column, Expression, Named, columns_of
@@ -25,6 +25,7 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.windows.window import TimeRange, Unbounded
+from headrace.dataclass import dataclass
 from headrace.errors import Span, UnsupportedQuery
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, cast
 from headrace.language.binder.expressions.scope import Scope, UnknownName

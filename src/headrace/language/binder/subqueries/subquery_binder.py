@@ -8,13 +8,14 @@ one row (`scalar_selects`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 from headrace.algebra.expressions.expression import Call, Column, Expression, columns_of
 from headrace.algebra.functions.resolve import UserFunction
 from headrace.algebra.query import Node, Query, RelationScan, SemijoinColumn
 from headrace.catalog.definitions import RelationDefinition
+from headrace.dataclass import dataclass
 from headrace.errors import Span, did_you_mean
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, Subquery
 from headrace.language.binder.expressions.scope import Names, Scope

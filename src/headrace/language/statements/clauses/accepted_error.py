@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
+from headrace.dataclass import dataclass
 from headrace.language.parser.durations import duration
 from headrace.language.syntax.cursor import Cursor
 from headrace.time import Duration

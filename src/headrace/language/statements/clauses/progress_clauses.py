@@ -7,10 +7,11 @@ the promise are checked here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from headrace.catalog.definitions import Deduplication, Progressing
+from headrace.dataclass import dataclass
 from headrace.errors import Span, did_you_mean
 from headrace.language.parser.durations import duration
 from headrace.language.syntax.ast import Expr

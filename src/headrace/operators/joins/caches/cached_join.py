@@ -13,7 +13,7 @@ the probes is needed for that (there: the prefix invariant).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from headrace.adaptive.caches.estimates import MissEstimate
 from headrace.adaptive.caches.key_directory import KeyDirectory
 from headrace.adaptive.filters.order_cost import Bools
 from headrace.algebra.expressions.expression import Expression, columns_of, conjunction, conjuncts
+from headrace.dataclass import dataclass
 from headrace.observation import CacheObservation
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Advance

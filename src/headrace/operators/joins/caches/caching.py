@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from headrace.adaptive.caches.estimates import MissEstimate
 from headrace.adaptive.caches.page_pool import PagePool, priority
+from headrace.dataclass import dataclass
 from headrace.observation import CacheObservation
 from headrace.operators.joins.caches.subjoin_cache import SubjoinCache
 from headrace.operators.rows.sorted_rows import Sorted

@@ -9,13 +9,14 @@ Source: Babu (2005), section 5.4 (CacheLookup and CacheUpdate; direct-mapped buc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.adaptive.caches.key_directory import PAGE, KeyDirectory
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.operators.rows.sorted_rows import Sorted

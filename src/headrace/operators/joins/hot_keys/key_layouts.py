@@ -12,12 +12,13 @@ stored in one layout, which the later one is sent to while it matters: so every 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import SLOTS, hashes
 from headrace.time import Duration, Instant
 

@@ -6,11 +6,12 @@ one step; one with the work of two steps is always met twice. So the cost is tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.observation import HeavyKey
 from headrace.operators.base.group_codes import Ints
 

@@ -7,12 +7,13 @@ of the rows that the join stores, with what was measured of their keys (`key_mon
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import permutations
 from typing import Final
 
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.observation import NO_DELAY, DelayObservation, KeyTimes
 from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.time import BEGINNING, Instant

@@ -7,13 +7,13 @@ for their whole window, whatever constraints let it drop. What they finish is wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.adaptive.constraints.key_times import NONE, from_first, from_larger
+from headrace.dataclass import dataclass
 from headrace.observation import KeyTimes
 from headrace.operators.base.group_codes import Ints, numbers_of_hashes
 from headrace.operators.joins.key_sample import in_sample

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.dataclass import dataclass
 from headrace.observation import DelayObservation, HeavyKey, ProbeObservation
 from headrace.operators.joins.probing.delay_monitor import DelayMonitor
 

@@ -10,13 +10,13 @@ Sources: SteMs (Raman, Deshpande, Hellerstein 2003) and MJoin (Viglas, Naughton,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, flat, picked
 from headrace.operators.rows.sorted_rows import Sorted, bisected, portions, spread
 from headrace.time import BEGINNING, FOREVER, Duration

@@ -12,7 +12,7 @@ by one key, so every update is that of the root of a star: all orders are possib
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce, drops_elsewhere
 from headrace.adaptive.joins.output_order import fewest_first
+from headrace.dataclass import dataclass
 from headrace.observation import ProbeObservation
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.joins.probing.stems import Bounds, Combinations, Found, Stem

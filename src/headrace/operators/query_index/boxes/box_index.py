@@ -10,7 +10,6 @@ distinct constants of a batch and never with their product by the number of quer
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.box_ranges import BoxRanges
 from headrace.operators.query_index.predicates.normal_form import Box, Normal

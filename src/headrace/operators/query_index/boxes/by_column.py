@@ -9,13 +9,13 @@ A block is sized so that its working set fits the second-level cache.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.box_index import AttributeIndex, Part
 

@@ -9,12 +9,12 @@ queries; for unselective ones bitmaps are cheaper. There are no tables, whatever
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.box_index import AttributeIndex, Part
 from headrace.operators.query_index.boxes.box_ranges import rank_type

@@ -7,12 +7,12 @@ Of selective conditions pairs are found by search (`probe`); of others they are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.by_column import tiles_of
 from headrace.operators.query_index.index import Compiled, QueryIndex

@@ -8,10 +8,10 @@ Source: PSoup (Chandrasekaran, Franklin 2002), the list of predicates over sever
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.algebra.expressions.expression import Call, Cast, Expression, Literal
+from headrace.dataclass import dataclass
 from headrace.schema import BIGINT
 
 TURNED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -7,7 +7,6 @@ to DOUBLE, to a wider DECIMAL) are removed, and the constant is converted to the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
@@ -22,6 +21,7 @@ from headrace.algebra.expressions.expression import (
     walk,
 )
 from headrace.algebra.functions.resolve import FUNCTIONS
+from headrace.dataclass import dataclass
 from headrace.operators.query_index.predicates import value_domains
 from headrace.operators.query_index.predicates.attribute_differences import TURNED, Side, difference, sum_of
 from headrace.operators.query_index.predicates.order_keys import cuts, has_keys, prefix_cuts

@@ -7,7 +7,6 @@ Disjunctions over several attributes become several boxes up to a limit; the res
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -19,6 +18,7 @@ from headrace.algebra.expressions.expression import (
     conjunction,
     conjuncts,
 )
+from headrace.dataclass import dataclass
 from headrace.operators.query_index.predicates.attribute_factors import Factor, factor
 from headrace.operators.query_index.predicates.value_domains import EVERY, Domain
 from headrace.operators.scalar.evaluation.failing import can_fail

@@ -9,10 +9,10 @@ complement is one bit, and `=`, `!=`, IN, BETWEEN and OR need no cases of their 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from heapq import merge
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.operators.query_index.predicates.order_keys import BEYOND, LEAST, Cuts, Key
 
 

@@ -8,7 +8,6 @@ computed here; a constant that fails is an error of each row that needs it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from headrace.algebra.expressions.expression import (
 )
 from headrace.algebra.expressions.series import STRUCTURES
 from headrace.algebra.functions.resolve import FUNCTIONS, common_type
+from headrace.dataclass import dataclass
 from headrace.operators.base.query_failures import ROW_FAILURES, reason_of
 from headrace.operators.scalar.evaluation.branching import among, case, coalesce, connective
 from headrace.operators.scalar.evaluation.casts import cast

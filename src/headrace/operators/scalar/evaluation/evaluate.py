@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression
 from headrace.algebra.functions.resolve import UserFunction
+from headrace.dataclass import dataclass
 from headrace.operators.scalar.evaluation.compile import Node, computed, program
 from headrace.operators.scalar.evaluation.user_functions import in_force
 from headrace.operators.scalar.values.column_result import Frame, Result

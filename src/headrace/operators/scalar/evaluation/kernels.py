@@ -5,12 +5,12 @@ constants of a call, once when an expression is compiled. AND, OR, CASE and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.dataclass import dataclass
 from headrace.operators.scalar.numbers import arithmetic, decimals, math_functions
 from headrace.operators.scalar.numbers.comparison import compared, extreme, null_safe_equal
 from headrace.operators.scalar.temporal import date_arithmetic, date_parts

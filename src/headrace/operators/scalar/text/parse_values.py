@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.dataclass import dataclass
 from headrace.operators.scalar.temporal.time_zones import instants_of
 from headrace.operators.scalar.text.parse_times import read_date, read_timestamp
 from headrace.operators.scalar.values.datum import Datum, Kernel, Outcome, build, failing, raw, valid

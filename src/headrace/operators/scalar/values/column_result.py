@@ -5,12 +5,12 @@ and errors on the rows without one).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from headrace.algebra.functions.resolve import UserFunction
+from headrace.dataclass import dataclass
 from headrace.operators.scalar.values.datum import Datum, Failure, column, null_where
 from headrace.operators.scalar.values.row_errors import Errors, both
 

@@ -7,7 +7,6 @@ Raw views ignore validity: values under a NULL are undefined. Constants have one
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.algebra.expressions.expression import Literal
+from headrace.dataclass import dataclass
 from headrace.schema import to_arrow
 from headrace.time import render_date
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.dataclass import dataclass
 from headrace.operators.scalar.values.datum import Bools, Failure
 
 

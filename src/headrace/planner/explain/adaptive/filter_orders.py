@@ -5,7 +5,6 @@ the reason for each change, and what the best single order would have taken.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -22,6 +21,7 @@ from headrace.adaptive.settling.robust_order import (
     intervals_of,
 )
 from headrace.adaptive.settling.settled_order import NO_CHOICE, ChoiceTime
+from headrace.dataclass import dataclass
 from headrace.observation import FilterObservation
 from headrace.operators.rows.filter_terms import Terms
 from headrace.planner.explain.plan_graph import percent_of, rows_of, time_of

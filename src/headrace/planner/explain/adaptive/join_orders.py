@@ -5,10 +5,10 @@ orders before it with the reason for each change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from headrace.adaptive.filters.order_cost import Order
+from headrace.dataclass import dataclass
 from headrace.observation import ProbeObservation
 from headrace.planner.explain.plan_graph import percent_of, rows_of
 

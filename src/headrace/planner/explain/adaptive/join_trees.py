@@ -5,8 +5,8 @@ has made, and the orders before it with what was believed of them, and measured.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from headrace.dataclass import dataclass
 from headrace.planner.explain.plan_graph import rows_of
 
 

@@ -5,10 +5,11 @@ that they save and the reason of each change; or, where it may not use them, the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from headrace.adaptive.constraints.partner_delays import PartnerBound
+from headrace.dataclass import dataclass
 from headrace.observation import NO_DELAY, DelayObservation
 from headrace.planner.explain.plan_graph import rows_of
 from headrace.time import Duration, render_duration

@@ -5,10 +5,11 @@ that was in force.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 from xml.sax.saxutils import escape
+
+from headrace.dataclass import dataclass
 
 _COLOURS: Final = ("#bfdbfe", "#fde68a", "#bbf7d0", "#fecaca", "#ddd6fe", "#fed7aa", "#a5f3fc", "#e5e7eb")
 _LEFT: Final = 220

@@ -10,12 +10,12 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError
 
 _Result = TypeVar("_Result")

@@ -5,10 +5,11 @@ reason.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from headrace.connectors.formats.rendering import to_json
+from headrace.dataclass import dataclass
 from headrace.runtime.delivery.actions.channel import Message
 from headrace.store.files.filesystem import Store
 from headrace.time import Instant, render_instant

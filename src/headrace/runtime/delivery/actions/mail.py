@@ -8,13 +8,13 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from email.message import EmailMessage
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from headrace.connectors.formats.rendering import to_text
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.runtime.delivery.actions.channel import Message, Undelivered, in_own_thread
 from headrace.runtime.delivery.actions.receivers import Receivers

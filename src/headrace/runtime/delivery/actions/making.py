@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.catalog.catalog import CatalogQuery
 from headrace.catalog.definitions import ActionDefinition
+from headrace.dataclass import dataclass
 from headrace.language.parser.literals import interval_text
 from headrace.runtime.delivery.actions.channel import Channel
 from headrace.runtime.delivery.actions.dead_letters import DeadLetters

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.catalog.definitions import ActionDefinition
+from headrace.dataclass import dataclass
 from headrace.errors import UnknownName
 from headrace.runtime.delivery.actions.channel import Channel, Message, Undelivered
 from headrace.runtime.delivery.actions.dead_letters import DeadLetters

@@ -7,10 +7,10 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, TypeAlias
 
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.runtime.delivery.actions.channel import Undelivered
 

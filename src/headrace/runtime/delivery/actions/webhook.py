@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Final
@@ -23,6 +22,7 @@ from typing import Final
 import httpx
 
 from headrace.connectors.formats.rendering import to_json
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.runtime.delivery.actions.channel import Message, Undelivered, in_own_thread
 from headrace.runtime.delivery.actions.receivers import Receivers

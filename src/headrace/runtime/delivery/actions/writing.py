@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import PushFailed, UserError
 from headrace.runtime.delivery.actions.channel import Message, Undelivered
 

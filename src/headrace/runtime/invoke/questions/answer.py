@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Protocol
 
@@ -21,6 +20,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Column, columns_of
 from headrace.algebra.query import Ago, Bounds, Query
 from headrace.archive.estimates import Estimates, most_missed
+from headrace.dataclass import dataclass
 from headrace.operators.base.sort_ranks import sort_rank
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.home.home import Home

@@ -5,7 +5,7 @@ place of many runs a sample of them, as long as it has the share that is wanted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, Final
@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.archive import runs
 from headrace.archive.prefixes import Prefixes
 from headrace.archive.run_file import RunFile
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, as_int64, flat, ints
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, spanning

@@ -8,7 +8,6 @@ so that a SELECT in FROM by the key, and a join of two streams on it, are answer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
@@ -40,6 +39,7 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows.window import Changing, Unbounded
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.errors import UnsupportedQuery, UserError
 from headrace.language.syntax.ast import Item, Select
 from headrace.operators.aggregates.group_by import Grouped

@@ -5,7 +5,6 @@ error follows.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Literal
 from headrace.archive.estimates import Doubles
+from headrace.dataclass import dataclass
 
 _ARITHMETIC: Final = ("+", "-", "*", "/")
 

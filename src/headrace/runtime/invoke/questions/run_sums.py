@@ -7,7 +7,7 @@ A run is never rewritten, so its sums do not change. Where rows failed, or value
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Column, Expression, Named, transform
 from headrace.archive.estimates import Doubles
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, group
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.invoke.questions.archived_rows import ArchivedRows, ArchivedRun

@@ -7,7 +7,7 @@ A key is in the sample if its hash is below the share, whatever more of a run wa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Expression, conjunction
 from headrace.archive.blocks import SEED_OF_KEYS, hashes_of
 from headrace.archive.estimates import Doubles, Estimates, of_keys
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.aggregates.cell_table import WindowCells, gather
 from headrace.operators.aggregates.group_by import Grouped, columns_of_cells, fold

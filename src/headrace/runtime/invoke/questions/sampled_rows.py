@@ -5,7 +5,7 @@ estimates from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import conjunction
 from headrace.archive.estimates import Doubles, Estimates, Sums, Weighted, of_rows, quantile
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, compact, flat, group, picked

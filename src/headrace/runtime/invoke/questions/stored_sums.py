@@ -11,13 +11,14 @@ import hashlib
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Named
+from headrace.dataclass import dataclass
 from headrace.errors import StoreError
 from headrace.operators.base.group_codes import flat, ints
 from headrace.runtime.home.file_names import file_name

@@ -8,7 +8,6 @@ is counted and added. Rows before its first whole window and after its last one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from headrace.algebra.expressions.expression import Column, Expression, transfor
 from headrace.algebra.windows.window import TimeSlide
 from headrace.archive.estimates import Doubles
 from headrace.catalog.catalog import CatalogQuery
+from headrace.dataclass import dataclass
 from headrace.errors import UnsupportedQuery
 from headrace.operators.base.group_codes import flat
 from headrace.planner.lowering.query_shape import Shape, shape_of

@@ -7,7 +7,6 @@ COUNT is one total and SUM another; AVG is the ratio of the two. SUM and AVG are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import Column, Expression, columns_of
 from headrace.archive.estimates import Doubles, Estimates, Totals, Z, most_missed, reach
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch
 from headrace.operators.rows.row_pipeline import RowPipeline
 from headrace.runtime.invoke.questions.clauses import Question

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column, Named
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import flat, group
 from headrace.runtime.home.home import Home
 from headrace.runtime.invoke.questions.clauses import Side

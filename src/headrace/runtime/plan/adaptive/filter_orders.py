@@ -5,13 +5,14 @@ every epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.adaptive.settling.settled_order import ChoiceTime, Drops
+from headrace.dataclass import dataclass
 from headrace.observation import FilterObservation
 from headrace.runtime.messages.task_messages import ScanReceipt
 from headrace.runtime.plan.adaptive.recorded_orders import RecordedOrders, recorded

@@ -7,12 +7,13 @@ same caches. What they hold is in the memory of processes, and is made again; re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from headrace.adaptive.caches.adaptive_selection import CacheSelection
 from headrace.adaptive.caches.cost_model import CacheValue
 from headrace.adaptive.caches.segments import Orders, Segment
+from headrace.dataclass import dataclass
 from headrace.observation import CacheObservation
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.task_messages import StateReceipt

@@ -5,13 +5,14 @@ every epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
 from headrace.adaptive.settling.settled_order import ChoiceTime, Drops
+from headrace.dataclass import dataclass
 from headrace.observation import ProbeObservation
 from headrace.operators.joins.probing.probe_profiles import ProbeProfiles, join_of
 from headrace.runtime.messages.epoch_plan import EpochPlan

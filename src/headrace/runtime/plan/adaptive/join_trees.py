@@ -9,7 +9,7 @@ restart finds the same trees; what they were chosen by is in memory only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from headrace.adaptive.joins.join_trees import Rows, Stage, Tree, TreeGraph
@@ -17,6 +17,7 @@ from headrace.adaptive.joins.tree_choice import TreeChoice
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definition_json import settings_to_json
 from headrace.catalog.definitions import JoinTree, QueryDefinition, StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.observation import DelayObservation
 from headrace.overload.memory import MemoryControl
 from headrace.planner.joins.stream_joins import tree_graph

@@ -8,13 +8,14 @@ and samples. Suspensions are entries of the query log, as those of queries that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from typing import Final, TypeAlias
 
 from headrace.algebra.quality_of_service import QualityOfService
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition
+from headrace.dataclass import dataclass
 from headrace.operators.aggregates.fitted_cells import kept_bytes
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name

@@ -8,10 +8,11 @@ so does a backfill, since the archive's entry of each epoch has the shares that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from typing import Any, Final, Protocol
 
+from headrace.dataclass import dataclass
 from headrace.observation import WorkObservation
 from headrace.operators.families.family import state_name
 from headrace.overload.controller import Control, Observed, QueryWork, Stated, Worth

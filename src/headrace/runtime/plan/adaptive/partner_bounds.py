@@ -8,11 +8,12 @@ driver continues with the bounds, and lowers them once it has measured for as lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import permutations
 from typing import Any, Final
 
 from headrace.adaptive.constraints.partner_delays import DelayEstimate, Delays, PartnerBound, wait_briefly
+from headrace.dataclass import dataclass
 from headrace.observation import NO_DELAY, DelayObservation
 from headrace.operators.joins.probing import key_monitor
 from headrace.runtime.messages.epoch_plan import EpochPlan

@@ -7,11 +7,12 @@ only, and are made again after a restart; results do not depend on either.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.adaptive.settling.settled_order import ChoiceTime, Drops, SettledOrder
+from headrace.dataclass import dataclass
 from headrace.store.logs.manifest import Manifest
 
 MOST: Final = 256

@@ -5,10 +5,11 @@ them, counted in its facts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from headrace.catalog.catalog import Catalog
+from headrace.dataclass import dataclass
 from headrace.observation import DelayObservation
 from headrace.operators.joins.probing.spilled_rows import are_spilled
 from headrace.runtime.messages.epoch_plan import EpochPlan

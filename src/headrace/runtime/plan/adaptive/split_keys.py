@@ -7,10 +7,11 @@ they were chosen by are in memory only: another driver continues with the layout
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from headrace.adaptive.joins.hot_keys import UNDIVIDED, Division, HotKeys
+from headrace.dataclass import dataclass
 from headrace.observation import HeavyKey
 from headrace.operators.base.operator import Operator
 from headrace.operators.joins.hot_keys.key_layouts import SplitKey, divided, undivided

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.runtime.messages.task_messages import ScanMessage
 
 SMALL_ROWS: Final = 400_000

@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from pyspark import BarrierTaskContext
 
+from headrace.dataclass import dataclass
 from headrace.errors import EpochFailed
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.spark.standing.channel import (

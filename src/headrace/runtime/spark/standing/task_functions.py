@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError
 from headrace.runtime.home.gc_control import freeze_modules
 from headrace.runtime.messages.exchange_blob import ScanBlob

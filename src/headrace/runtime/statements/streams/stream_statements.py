@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import require_usable
+from headrace.dataclass import dataclass
 from headrace.errors import NameTaken, UnknownName, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.clauses.reductions import with_columns

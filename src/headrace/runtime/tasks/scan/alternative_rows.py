@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch
 from headrace.operators.time_windows.alternatives import IS_SKETCHED
 from headrace.runtime.messages.task_messages import Split

@@ -8,7 +8,7 @@ below the punctuation: the state is bounded by the rows of that much event time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.catalog.definitions import Deduplication, StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.runtime.home.run_cache import open_run
 from headrace.store.files.container import parts

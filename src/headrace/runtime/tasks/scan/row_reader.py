@@ -7,7 +7,7 @@ if its event time is below the punctuation with which its epoch began; the archi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import IngestRecord, SourceBatch
 from headrace.connectors.sources.source_reader import always, read
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import EventTimes
 from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.operators.base.operator import AT

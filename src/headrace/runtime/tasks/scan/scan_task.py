@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -19,6 +19,7 @@ from headrace.archive.blocks import seed_of
 from headrace.archive.runs import RunWriter
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL, PUNCTUATION
+from headrace.dataclass import dataclass
 from headrace.observation import OperatorObservation
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints

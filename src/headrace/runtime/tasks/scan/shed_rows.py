@@ -9,7 +9,7 @@ value also of the interval that its value is in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Final
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.shedding_estimates import MORE, SPREAD, WEIGHT
 from headrace.algebra.quality_of_service import Importance
 from headrace.archive.blocks import hashes_of, seed_of
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch
 from headrace.overload.nested_samples import NestedSamples
 from headrace.overload.shedding import intervals_of, is_sampled_by, weight_of

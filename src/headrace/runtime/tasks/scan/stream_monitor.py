@@ -5,7 +5,7 @@ promise for the stream, its groups and its sources, marks rows that are late for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import PurePath
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL
+from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch, EventTimes
 from headrace.runtime.messages.stream_progress import SourceProgress, SourceWatch
 from headrace.runtime.progress.group_progress import bounds_by

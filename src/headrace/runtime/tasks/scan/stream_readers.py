@@ -5,10 +5,10 @@ for the thousands of a plan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import Operator
 from headrace.operators.panes.panes import Panes

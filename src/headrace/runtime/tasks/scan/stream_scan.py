@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.query_failures import QueryFailure

@@ -10,11 +10,12 @@ queries were registered since the last epoch.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from itertools import chain, takewhile
 from typing import Final
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Advance, Operator, Sections
 from headrace.operators.families.family import state_name
 from headrace.operators.joins.caches.caching import JoinMemory

@@ -5,11 +5,12 @@ windows, and emission limits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import QueryFailed
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.operator import Operator

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.errors import QueryFailed
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import as_int64, flat, ints

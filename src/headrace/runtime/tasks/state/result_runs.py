@@ -5,11 +5,12 @@ with the facts of its queries.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT
 from headrace.runtime.home import file_names

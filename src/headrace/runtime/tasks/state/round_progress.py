@@ -5,8 +5,9 @@ which to which instant each advances.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Advance, Operator
 from headrace.operators.joins.key_promises import KeyPromises
 from headrace.runtime.messages.stream_progress import Clock, StreamProgress

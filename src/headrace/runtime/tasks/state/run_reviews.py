@@ -8,12 +8,12 @@ they are on disk, and what is merged moves there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import SLOTS, ints
 from headrace.operators.base.operator import SLOT, Operator
 from headrace.operators.base.query_failures import of_query

@@ -5,12 +5,12 @@ their sizes.
 from __future__ import annotations
 
 from collections.abc import KeysView, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import SLOT, Operator, Sections
 from headrace.operators.families.cohort import Cohort

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from headrace.dataclass import dataclass
 
 PROTOCOL: Final = 3
 """The major version of the protocol; a startup has it in its upper 16 bits."""

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import duckdb
 
+from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError, NameTaken, StoreError, UnknownName, UnsupportedQuery, UserError
 from headrace.server.postgres.protocol import frames
 from headrace.server.problems import Refused

@@ -11,13 +11,14 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.server.postgres.protocol.problems import Failed, problem_of
 from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, Tables
 from headrace.server.postgres.tables.sql_text import Edited, for_reader, tokens

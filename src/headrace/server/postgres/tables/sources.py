@@ -5,7 +5,6 @@ and its current answer, a stream's archive, a relation's rows. Queries of other 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow as pa
 from headrace.archive import runs
 from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
+from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.group_codes import ints
 from headrace.runtime.backfill.archive_entries import ArchiveEntry

@@ -8,10 +8,10 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from headrace.dataclass import dataclass
 from headrace.server.postgres.protocol.parameters import elements_of
 
 _TOKEN: Final = re.compile(

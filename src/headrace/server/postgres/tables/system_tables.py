@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import pyarrow as pa
 
 from headrace import __version__
+from headrace.dataclass import dataclass
 from headrace.server.postgres.protocol.types import TYPES, type_of
 from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, Source, Tables
 
