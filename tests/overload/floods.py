@@ -13,7 +13,7 @@ import pytest
 
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.adaptive.overload_control import chosen_shares
-from tests.overload.slow_machine import SlowMachine, batch, flooded_hub
+from tests.overload.slow_machine import CHEAP, SlowMachine, batch, flooded_hub
 
 STREAM = "CREATE STREAM s (at TIMESTAMP, k INT, v INT) USING push TIMESTAMP BY at;"
 USUAL, FLOOD = 100.0, 1700.0
@@ -30,6 +30,8 @@ class Flood:
     cheap: str = "exact"
     epochs_of_a_life: int = 8
     """With kills."""
+    sketch: float = CHEAP
+    """Seconds that a sketched row takes."""
 
     def drive(
         self,
@@ -42,6 +44,7 @@ class Flood:
     ) -> list[dict[str, Any]]:
         """All rows that were pushed; the hub is shown after every round of epochs, and before it closes."""
         machine, pushed, number, done = SlowMachine(), list[dict[str, Any]](), 0, 0.0
+        machine.sketch = self.sketch
         while done < self.seconds:
             with flooded_hub(path, machine, patch) as hub:
                 if not pushed:

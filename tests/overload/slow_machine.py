@@ -29,17 +29,18 @@ READ, CHEAP, FOLD = 1e-4, 1e-4, 1.4e-3
 class SlowMachine(LocalExecutor):
     """Runs everything really; `seconds` passes as rows cost, and so do the receipts. The next `failures` jobs fail.
 
-    `cheap` are operators, and so are those whose rows are sketched. While `pushing` is set it is the clock: rows arrive during the epoch before they are pushed.
+    `cheap` are operators; rows that are sketched take `sketch` seconds each. While `pushing` is set it is the clock: rows arrive during the epoch before they are pushed.
     """
 
     def __init__(self) -> None:
         self.seconds, self.failures = 0.0, 0
         self.cheap, self.sketching = frozenset[str](), frozenset[str]()
         self.pushing: float | None = None
+        self.sketch = CHEAP
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         chosen = {name: shares for message in scans for name, shares in message.shares.items()}
-        self.sketching = frozenset(name for name, shares in chosen.items() if shares == (0.0,))
+        self.sketching = frozenset(name for name, shares in chosen.items() if shares[0] == 0)
         receipts = super().run(scans, states)
         if self.failures:
             self.failures -= 1
@@ -53,12 +54,15 @@ class SlowMachine(LocalExecutor):
         work = {}
         for name, done in scan.work.items():
             kind, _, operator = name.partition(" ")
-            seconds = done.rows_in * (
-                READ if kind == "read" else CHEAP if operator in self.cheap | self.sketching else FOLD
-            )
+            seconds = done.rows_in * (READ if kind == "read" else self._fold(operator))
             work[name] = WorkObservation(done.rows_in, done.rows_out, round(seconds * 1e9))
             self.seconds += seconds
         return replace(scan, work=work)
+
+    def _fold(self, operator: str) -> float:
+        if operator in self.cheap:
+            return CHEAP
+        return self.sketch if operator in self.sketching else FOLD
 
     def now(self) -> int:
         """The clock."""

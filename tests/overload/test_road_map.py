@@ -171,6 +171,40 @@ def test_rows_are_dropped_first_where_sketches_are_worth_less_for_a_second_saved
     assert {step.query for step in shed(queries, 0.5)} == {"lossy"}
 
 
+def group_of_three(seconds: float, remaining: float, loss: UtilityGraph = TOLERANT) -> Sheddable:
+    return Sheddable(QualityOfService(loss=loss, sketches=0.9), seconds, (), (1.0, 1.0), remaining)
+
+
+def test_rows_are_counted_exactly_then_sketched_then_sampled_and_that_is_undone_in_reverse() -> None:
+    queries = {"q": group_of_three(1.0, 0.5)}
+    assert shed(queries, 0.5) == [Step("q", 0, 1.0, 0.0)]
+    steps = shed(queries, 0.8)
+    assert steps == [Step("q", 0, 1.0, 0.0), Step("q", 1, 1.0, 0.25)]
+    then = after(queries, steps)
+    assert then["q"].saved == pytest.approx(0.875)
+    assert then["q"].utility == pytest.approx(0.9 * TOLERANT.at(0.75))
+    for spare, remaining in (
+        (0.1, steps),
+        (0.125, [steps[0], Step("q", 1, 1.0, 0.5)]),
+        (0.375, steps[:1]),
+        (0.875, []),
+    ):
+        assert undo(steps, then, spare)[0] == remaining
+
+
+def test_of_sketched_rows_no_more_are_lost_than_the_graph_allows() -> None:
+    queries = {"q": group_of_three(1.0, 0.5), "worthless": group_of_three(1.0, 0.5, STRICT)}
+    chosen = after(queries, shed(queries, 99))
+    assert chosen["q"].shares == (0.0, 0.125)
+    assert chosen["worthless"].shares == (0.0, LEAST_SHARE)
+
+
+def test_where_sketches_cost_more_than_exact_answers_a_sample_of_them_is_the_next_choice() -> None:
+    (first, second) = shed({"q": group_of_three(1.0, 1.5)}, 0.1)
+    assert (first, second) == (Step("q", 0, 1.0, 0.0), Step("q", 1, 1.0, 0.125))
+    assert shed({"q": group_of_three(1.0, 1.5, UtilityGraph(((0.0, 1.0), (0.2, 0.9))))}, 0.1) == []
+
+
 def test_sketches_that_save_nothing_are_no_choice() -> None:
     assert shed({"dear": sketching(1.0, 1.0, 1.0), "dearer": sketching(1.0, 1.0, 1.5)}, 0.5) == []
 

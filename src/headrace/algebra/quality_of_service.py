@@ -89,11 +89,17 @@ def faults(points: Sequence[Point]) -> Iterator[tuple[int, str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """How much rows count by the value of a numeric column: `levels[i]` below `bounds[i]`, the last one for all others and NULL."""
+    """How much rows count by the value of a numeric column: `levels[i]` below `bounds[i]`, the last one for all others and NULL.
+
+    `answers` is the output column by which that was stated, "" if it was the column itself; if its values fall where those of the column
+    rise, NULL and NaN are in the first interval.
+    """
 
     column: str
     bounds: tuple[float, ...]
     levels: tuple[float, ...]
+    answers: str = ""
+    missing_is_first: bool = False
 
     def __post_init__(self) -> None:
         assert len(self.levels) == len(self.bounds) + 1
@@ -101,8 +107,9 @@ class Importance:
     @property
     def intervals(self) -> tuple[str, ...]:
         """The intervals, for people: `price < 100`."""
-        below = [f"{self.column} < {bound:g}" for bound in self.bounds]
-        return (*below, f"{self.column} >= {self.bounds[-1]:g}")
+        less, other = ("<=", ">") if self.missing_is_first else ("<", ">=")
+        below = [f"{self.column} {less} {bound:g}" for bound in self.bounds]
+        return (*below, f"{self.column} {other} {self.bounds[-1]:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,8 @@ class QualityOfService:
     """`WITH QOS (…)`: the graphs of a query. Without `loss` no row of it is dropped to save time.
 
     `sketches` is the utility of answers from sketches, within the bounds that the query allows; without it they are answered as always.
+    With both, rows are sketched before any of them is lost: such a query has two shares, of the rows that are counted exactly (1 or 0)
+    and of those that are seen at all.
     `error` is a graph over how many times the error of WITHIN its synopses have; without it they never get coarser.
     """
 
@@ -135,11 +144,13 @@ class QualityOfService:
         return self.loss is not None or self.sketches is not None
 
     def utility(self, delay: float, loss: float, doubled: int = 0) -> float:
-        """The utility of answers with a delay in seconds, from rows of which a share is lost, weighted by importance, or sketched;
-        and from synopses whose error was doubled so often.
+        """The utility of answers with a delay in seconds, from rows of which a share is lost, weighted by importance, or sketched
+        (`lost`); and from synopses whose error was doubled so often.
 
         >>> QualityOfService(sketches=0.75).utility(0.0, 1.0)
         0.75
+        >>> QualityOfService(loss=UtilityGraph(((0.0, 1.0), (1.0, 0.0))), sketches=0.75).utility(0.0, 1.5)
+        0.375
         >>> QualityOfService(error=UtilityGraph(((1.0, 1.0), (9.0, 0.5)))).utility(0.0, 0.0, doubled=2)
         0.8125
         """
@@ -147,16 +158,28 @@ class QualityOfService:
         if self.error is not None:
             of_delay *= self.error.at(2.0**doubled)
         if self.sketches is not None:
-            return of_delay * (1 - (1 - self.sketches) * loss)
-        return of_delay * (1.0 if self.loss is None else self.loss.at(loss))
+            of_delay *= 1 - (1 - self.sketches) * min(loss, 1.0)
+        return of_delay * (1.0 if self.loss is None else self.loss.at(self.rows_lost(loss)))
+
+    def rows_lost(self, loss: float) -> float:
+        """Of what is `lost`, the share of rows that are not seen: sketched ones are."""
+        if self.loss is None:
+            return 0.0
+        return loss if self.sketches is None else max(0.0, loss - 1)
 
     def lost(self, shares: Sequence[float], frequencies: Sequence[float]) -> float:
         """The share of rows that is lost, weighted by importance, where `shares` of the rows of each interval are used.
 
+        Of a query with sketches the share of rows that are not counted exactly, and, added to that, the share of those not seen.
+
+        >>> QualityOfService(loss=UtilityGraph(((0.0, 1.0),)), sketches=0.75).lost((0.0, 0.25), ())
+        1.75
         >>> rows = Importance("price", (100.0,), (0.5, 1.0))
         >>> QualityOfService(importance=rows).lost((0.0, 1.0), (0.5, 0.5))
         0.3333333333333333
         """
+        if self.sketches is not None:
+            return sum(1 - share for share in shares)
         levels = (1.0,) * len(shares) if self.importance is None else self.importance.levels
         total = sum(level * frequency for level, frequency in zip(levels, frequencies, strict=True))
         if not total:
@@ -166,5 +189,7 @@ class QualityOfService:
 
     @property
     def intervals(self) -> int:
-        """The number of intervals of importance, each with a sample of its own."""
+        """The number of shares: one for each interval of importance, or two where rows are sketched first and then lost."""
+        if self.sketches is not None:
+            return 1 if self.loss is None else 2
         return 1 if self.importance is None else len(self.importance.levels)

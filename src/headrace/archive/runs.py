@@ -72,6 +72,18 @@ class RunWriter:
     ordered: RunEncoder | None = None
     batches: list[tuple[pa.Table, Ints, Ints, Ints]] = field(default_factory=list)
     row_count: int = 0
+    most_bytes: int | None = None
+    """A run is full when it holds so much, whatever its rows."""
+    buffered: int = 0
+    """Bytes of `batches`."""
+
+    @property
+    def held(self) -> int:
+        """Bytes of the rows that wait, and of the unfinished file."""
+        return self.buffered + (0 if self.ordered is None else self.ordered.written)
+
+    def _is_full(self, rows: int) -> bool:
+        return rows >= RUN_ROWS or (self.most_bytes is not None and self.held >= self.most_bytes)
 
     def add(
         self,
@@ -101,11 +113,12 @@ class RunWriter:
         if self.blocks is not None or self.batches or not follows or bool((at[1:] < at[:-1]).any()):
             self.batches.append((table, at, position, draw))
             self.row_count += len(at)
-            return self._sorted() if self.row_count >= RUN_ROWS else []
+            self.buffered += table.nbytes + at.nbytes + position.nbytes + draw.nbytes
+            return self._sorted() if self._is_full(self.row_count) else []
         if self.ordered is None:
             self.ordered = RunEncoder(table.schema)
         self.ordered.write(table, at)
-        return self._ended() if self.ordered.rows >= RUN_ROWS else []
+        return self._ended() if self._is_full(self.ordered.rows) else []
 
     def finish(self) -> list[Finished]:
         """The runs that were not full: none, one or two."""
@@ -118,7 +131,7 @@ class RunWriter:
 
     def _sorted(self) -> list[Finished]:
         """The buffered rows as a run; later rows may arrive in order again."""
-        batches, self.batches, self.row_count = self.batches, [], 0
+        batches, self.batches, self.row_count, self.buffered = self.batches, [], 0, 0
         if not batches:
             return []
         at = np.concatenate([batch[1] for batch in batches])
@@ -196,6 +209,11 @@ class RunEncoder:
         self._late += int(np.count_nonzero(table.column(FATE).to_numpy()))
         self._low = int(at[0]) if self._low is None else min(self._low, int(at[0]))
         self.high = max(self.high, int(at[-1]))
+
+    @property
+    def written(self) -> int:
+        """Bytes of the file up to now."""
+        return int(self._out.tell())
 
     def append(self, group: pa.Table) -> None:
         """Append a row group of another run."""

@@ -152,9 +152,9 @@ class Control:
         for name, stated in queries.items():
             delay = self.delay(stated)
             lost = stated.quality.lost(shares[name], self.frequencies_of(stated.quality, name))
-            is_whole = stated.quality.loss is None
             times = 0 if doubled is None else doubled.get(name, 0)
-            worth[name] = Worth(stated.quality.utility(delay, lost, times), delay, 0.0 if is_whole else lost)
+            utility = stated.quality.utility(delay, lost, times)
+            worth[name] = Worth(utility, delay, stated.quality.rows_lost(lost))
         return worth
 
     def utility(self, queries: Mapping[str, Stated], delay: float) -> float:
@@ -265,7 +265,7 @@ class Control:
         is_good = bool(self.steps) and not is_late and load < HEADROOM * _RETURN
         bad_since = _since(self.bad_since, self.at, holds=is_late and need > 0)
         good_since = _since(self.good_since, self.at, holds=is_good)
-        steps = tuple(step for step in self.steps if not self._is_dearer(step))
+        steps = tuple(step for step in self.steps if not self._is_dearer(step.query))
         if steps == self.steps and self._lasted(bad_since, PATIENCE_SECONDS):
             steps += self._best_dropping(queries, load, waits)
         elif steps == self.steps and self._lasted(good_since, CALM_SECONDS):
@@ -274,12 +274,16 @@ class Control:
             return replace(self, bad_since=bad_since, good_since=good_since)
         return replace(self, steps=steps, changes=self.changes + 1, bad_since=None, good_since=None, pace=0.0)
 
-    def _is_dearer(self, step: Step) -> bool:
-        """Whether a query's rows turned out to cost more sketched than counted exactly, over several epochs."""
-        line = self.sketching.get(step.query)
-        return (
-            step.after == 0 and line is not None and line.weight >= ENOUGH and self.remaining(step.query) > 1
-        )
+    def _is_dearer(self, query: str) -> bool:
+        """Whether a query's rows, or the sample of them that is seen, turned out to cost more sketched than counted exactly, over
+        several epochs.
+        """
+        line = self.sketching.get(query)
+        if line is None or line.weight < ENOUGH:
+            return False
+        steps = [step for step in self.steps if step.query == query]
+        seen = min((step.after for step in steps if step.after > 0), default=1.0)
+        return any(step.after == 0 for step in steps) and self.remaining(query) * seen > 1
 
     def _best_dropping(self, queries: Mapping[str, Stated], load: float, waits: float) -> tuple[Step, ...]:
         """Further steps that leave time for the rows that arrive and, soon enough, for those that wait."""

@@ -1,5 +1,5 @@
 """The memory budget, a pure function from epoch to epoch: how many bytes all queries, and those of one owner, may use, and what
-is given up when they would use more: caches of joins, large epochs, rows of queries that allow loss and the accuracy of synopses of
+is given up when they would use more: caches of joins and of sums, large epochs, rows of queries that allow loss and the accuracy of synopses of
 those that allow a larger error, whole queries.
 
 The first three begin above a part of the budget (`SOFT`), since they take time; queries are suspended at once, so that those that run
@@ -34,7 +34,9 @@ FOLLOWS: Final = 0.25
 """Cells that a row adds to the state, from which on fewer rows are less state: aggregates of few groups stay as they are."""
 FADES: Final = 0.8
 """What an earlier epoch still counts after the next one, where the bytes of a row are estimated."""
-KINDS: Final = ("state", "panes", "synopses", "caches", "rows")
+OF_BUFFERS: Final = 1 / 16
+"""The part of the budget that the buffers of archive writers may take, and so may the sums that questions cache."""
+KINDS: Final = ("state", "panes", "synopses", "caches", "rows", "archive", "sums")
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -101,12 +103,16 @@ class Claim:
     @property
     def may_lose_rows(self) -> bool:
         """Whether a sample of its rows would be smaller."""
-        return self.quality is not None and self.quality.loss is not None and self.follows >= FOLLOWS
+        quality = self.quality
+        if quality is None or quality.loss is None or quality.sketches is not None:
+            return False
+        return self.follows >= FOLLOWS
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """One epoch: the claims of the queries that run, the bytes of caches of joins, and the rows taken with their bytes.
+    """One epoch: the claims of the queries that run, the bytes of caches of joins, and the rows taken with their bytes; the bytes that
+    archive writers have buffered of these rows at most, and those of the sums that questions cache.
 
     `suspended` are the queries that the budget has suspended and that have not been resumed.
     """
@@ -117,6 +123,13 @@ class MemoryUse:
     rows: int = 0
     row_bytes: int = 0
     suspended: frozenset[str] = frozenset()
+    archive: int = 0
+    sums: int = 0
+
+    @property
+    def cached(self) -> int:
+        """What may be computed again."""
+        return self.caches + self.sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +217,7 @@ class MemoryControl:
         operators = {claim.operator for claim in seen.claims}
         running = {claim.query for claim in seen.claims}
         state = sum(claim.bytes for claim in seen.claims)
-        added = seen.row_bytes + max(0, state - self.state)
+        added = seen.row_bytes + seen.archive + max(0, state - self.state)
         return replace(
             self,
             steps=tuple(step for step in self.steps if step.query in operators),
@@ -233,13 +246,14 @@ class MemoryControl:
         used = sum(claim.bytes for claim in _of(seen, scope) if claim.query not in off)
         if scope:
             return used
-        return used + self.bytes_of_rows(seen) + (0 if self.without_caches else seen.caches)
+        rows = self.of_rows(seen, seen.row_bytes) + self.of_rows(seen, seen.archive)
+        return used + rows + (0 if self.without_caches else seen.cached)
 
-    def bytes_of_rows(self, seen: MemoryUse) -> int:
-        """Of the rows of an epoch, as many as in the last one up to the most that it may take."""
+    def of_rows(self, seen: MemoryUse, size: int) -> int:
+        """Of bytes that follow the rows of an epoch, those of as many as in the last one, up to the most that it may take."""
         if self.epoch_rows is None or seen.rows <= self.epoch_rows:
-            return seen.row_bytes
-        return seen.row_bytes * self.epoch_rows // seen.rows
+            return size
+        return size * self.epoch_rows // seen.rows
 
     def spared(self, seen: MemoryUse, scope: str, limit: int) -> MemoryControl:
         """Without caches, with smaller epochs, samples and coarser synopses, above a part of the budget."""
@@ -247,7 +261,7 @@ class MemoryControl:
         if control.used(seen, scope) <= soft:
             return control
         if not scope:
-            if not control.without_caches and seen.caches:
+            if not control.without_caches and seen.cached:
                 control = replace(control, without_caches=True)
             most = max(1, int(OF_ROWS * limit / control.row_bytes)) if control.row_bytes else None
             is_less = most is not None and (control.epoch_rows is None or 2 * most < control.epoch_rows)
@@ -321,7 +335,7 @@ class MemoryControl:
         if self.epoch_rows is not None:
             most = None if self.room(seen, limits, "") > 0 else self.epoch_rows
             return None if most is not None else replace(self, epoch_rows=None)
-        return replace(self, without_caches=False) if self.room(seen, limits, "") > seen.caches else None
+        return replace(self, without_caches=False) if self.room(seen, limits, "") > seen.cached else None
 
     def room(self, seen: MemoryUse, limits: Limits, scope: str) -> float:
         """Bytes that may return within a budget."""

@@ -2,7 +2,7 @@
 processing saved; and its undoing in the reverse order.
 
 A step takes a part of the rows of one interval of importance from one query, or nearly all rows of a query that would be
-worthless; or it is all rows of a query, which are sketched from then on; or it doubles the error of its synopses. Utility falls ever faster along a graph of loss, so that the cheapest next step is part of the cheapest set. Among the
+worthless; or it is all rows of a query, which are sketched from then on, or half of the sketched rows; or it doubles the error of its synopses. Utility falls ever faster along a graph of loss, so that the cheapest next step is part of the cheapest set. Among the
 intervals of a query, those of the least importance lose
 first: that is semantic shedding, by shares instead of a filter, so that every interval still has a sample and an unbiased estimate.
 Source: Aurora (Carney et al. 2002), greedy shedding by the slope of graphs; divided by the time saved, as in load shedding road maps.
@@ -32,7 +32,8 @@ _NEARLY: Final = 1e-9
 class Sheddable:
     """A query that may lose rows: what it costs in a second if it sees all, and how its rows divide into intervals.
 
-    `remaining` is the part of a row's cost that remains if it is not in the share: 0 of rows that are dropped, more of sketched ones.
+    One with sketches has one share, of the rows that are counted exactly, and where it allows loss a second one, of those that are seen.
+    `remaining` is the part of a row's cost that remains if it is sketched.
     `sizes` are, of synopses that may get coarser, the bytes with the error doubled 0, 1, … times: its share is 1, 1/2, …
     """
 
@@ -63,9 +64,12 @@ class Sheddable:
         """Seconds in a second, or bytes, that its present shares save."""
         if self.sizes:
             return self.sizes[0] - self.sizes[self.doubled]
+        if self.quality.sketches is not None:
+            exactly, *seen = self.shares
+            per_row = 1.0 if exactly == 1 else self.remaining
+            return self.seconds * (1 - per_row * min(seen, default=1.0))
         parts = zip(self.frequencies, self.shares, strict=True)
-        of_others = self.seconds * (1 - self.remaining)
-        return of_others * sum(frequency * (1 - share) for frequency, share in parts)
+        return self.seconds * sum(frequency * (1 - share) for frequency, share in parts)
 
     def at(self, interval: int, share: float) -> Sheddable:
         """With another share of an interval."""
@@ -74,8 +78,8 @@ class Sheddable:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change of the share of an interval of a query; of one with sketches, of the rows that are counted exactly: from 1 to 0; of
-    synopses, of their accuracy: half is twice the error.
+    """A change of the share of an interval of a query; of one with sketches, of the rows that are counted exactly: from 1 to 0, or (its
+    interval 1) of the rows that are seen; of synopses, of their accuracy: half is twice the error.
     """
 
     query: str
@@ -146,9 +150,7 @@ def _next(
                 yield (query.utility - then.utility) / saved, 1 / saved, name, then.shares
         return
     if query.quality.sketches is not None:
-        then = query.at(0, 0.0)
-        if (seconds := then.saved - query.saved) > _NEARLY * query.seconds:
-            yield (query.utility - then.utility) / seconds, 1 / seconds, name, then.shares
+        yield from _next_alternative(name, query)
         return
     if loss is None:
         return
@@ -166,6 +168,27 @@ def _next(
             steps.append((*costs, name, then.shares))
     if steps:
         yield min(steps)
+
+
+def _next_alternative(name: str, query: Sheddable) -> Iterator[tuple[float, float, str, tuple[float, ...]]]:
+    """The cheapest of all further steps of a query with sketches: all of its rows, then half of those that are seen, time after time.
+
+    Where sketches save nothing by themselves, the cheapest one may be a sample of sketched rows. Weights of rows are powers of two.
+    """
+    loss, least = query.quality.loss, inf
+    then, nearest = query.at(0, 0.0), None
+    while True:
+        seconds, seen = then.saved - query.saved, min(then.shares[1:], default=1.0)
+        if loss is not None and 1 - seen > loss.last + _NEARLY and loss.points[-1][1] > 0:
+            break
+        if seconds > _NEARLY * query.seconds and (query.utility - then.utility) / seconds < least - _NEARLY:
+            least = (query.utility - then.utility) / seconds
+            nearest = least, 1 - seen, name, then.shares
+        if loss is None or seen <= LEAST_SHARE:
+            break
+        then = then.at(1, seen / 2)
+    if nearest is not None:
+        yield nearest
 
 
 def _append(steps: list[Step], step: Step) -> None:
@@ -189,9 +212,9 @@ def undo(
     while remaining:
         step = remaining[-1]
         query = state[step.query]
-        is_whole = query.quality.sketches is not None
-        returned = step.after * 2 if query.sizes else step.after + size
-        share = step.before if is_whole else min(step.before, returned)
+        halves = bool(query.sizes) or query.quality.sketches is not None
+        returned = step.after * 2 if halves else step.after + size
+        share = min(step.before, returned) if step.after else step.before
         then = query.at(step.interval, share)
         spare -= query.saved - then.saved
         if spare < -_NEARLY:

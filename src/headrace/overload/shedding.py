@@ -46,7 +46,7 @@ def is_sampled_by(
 
 
 def intervals_of(values: pa.Array, importance: Importance) -> npt.NDArray[np.int64]:
-    """The interval that each value is in: the first whose bound it is below; the last one for NULL and NaN too.
+    """The interval that each value is in: the first whose bound it is below; the last one for NULL and NaN too, or the first.
 
     >>> intervals_of(pa.array([5, 100, None, 99]), Importance("price", (100.0,), (0.1, 1.0))).tolist()
     [0, 1, 1, 0]
@@ -56,7 +56,10 @@ def intervals_of(values: pa.Array, importance: Importance) -> npt.NDArray[np.int
         above = [numbers >= bound for bound in importance.bounds]
         return np.asarray(np.sum(above, axis=0, dtype=np.int64))
     numbers = pc.fill_null(pc.cast(values, pa.float64(), safe=False), float("nan"))
-    below = np.array(importance.bounds).searchsorted(numbers.to_numpy(zero_copy_only=False), side="right")
+    values_of = numbers.to_numpy(zero_copy_only=False)
+    below = np.array(importance.bounds).searchsorted(values_of, side="right")
+    if importance.missing_is_first:
+        below[np.isnan(values_of)] = 0
     return np.asarray(below, np.int64)
 
 

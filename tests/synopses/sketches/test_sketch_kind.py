@@ -15,6 +15,7 @@ from headrace.operators.partials.synopsis_partial import Synopsis
 from headrace.synopses.sketches.distinct_sketch import DistinctSketch
 from headrace.synopses.sketches.frequent_sketch import FrequentSketch
 from headrace.synopses.sketches.rank_sketch import Ranking, decode
+from headrace.synopses.sketches.sampled_ranks import SampledRanking
 from headrace.synopses.sketches.sketch_kind import Kind, empty
 from headrace.synopses.sketches.stable_sketch import StableSketch
 
@@ -23,6 +24,7 @@ KINDS: dict[str, Kind] = {
     "distinct": DistinctSketch.within(Fraction(1, 20)),
     "frequent": FrequentSketch.within(Fraction(1, 10)),
     "norm": StableSketch(64),
+    "sampled": SampledRanking(Ranking(Fraction(1, 20))),
 }
 
 
@@ -186,6 +188,9 @@ def kind_estimate(kind: Kind, blobs: Any) -> tuple[float, float]:
     if isinstance(kind, Ranking):
         value, bound = decode(blobs).quantile(0.5)
         return float(value[0]), float(bound[0])
+    if isinstance(kind, SampledRanking):
+        value, bound = kind.quantile(blobs, 0.5)
+        return float(value[0]), float(bound[0])
     if isinstance(kind, FrequentSketch):
         ranked, excess = kind.most(blobs, 1)
         return float(ranked[0][0][1]), float(excess[0])
@@ -195,7 +200,7 @@ def kind_estimate(kind: Kind, blobs: Any) -> tuple[float, float]:
 
 def exactly(name: str, rows: np.ndarray) -> float:
     counts = np.array(sorted(Counter(rows.tolist()).values()), float)
-    if name == "ranks":
+    if name in ("ranks", "sampled"):
         return float(np.percentile(rows, 50))
     return {"distinct": len(counts), "frequent": counts[-1], "norm": np.sqrt((counts**2).sum())}[name]
 

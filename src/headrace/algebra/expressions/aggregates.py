@@ -41,7 +41,8 @@ class AggregateCall:
     against: tuple[tuple[str, Expression], ...] = ()
     """Of aggregates that compare: comparisons of the argument with values of its group, which all must hold."""
     weight: Expression | None = None
-    """Of those: the value that is added where the comparison holds; None counts rows."""
+    """Of those: the value that is added where the comparison holds; None counts rows. Of APPROX_PERCENTILE over samples: the number of
+    rows that a row represents."""
     half_life: Duration | None = None
     """For an exponentially weighted mean: the time after which a row counts half."""
     doubled: int = field(default=0, repr=False)  # names of states are made of what is shown

@@ -1,5 +1,6 @@
 """Binding of WITH QOS: loss and value need WITH SHEDDING, sketches need approximate aggregates over windows of one stream, error needs
-synopses whose bounds are selected, the good zone of the delay has to be feasible, and value names a numeric column of the stream.
+synopses whose bounds are selected, the good zone of the delay has to be feasible, and value names a numeric column of the stream, or an
+output column from whose value follows that of one.
 """
 
 from __future__ import annotations
@@ -7,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.algebra.expressions.aggregates import BY_VALUE, NamedAggregate
+from headrace.algebra.expressions.aggregates import BY_VALUE, AggregateCall, NamedAggregate
 from headrace.algebra.expressions.approximation import is_approximate, is_sketched
 from headrace.algebra.expressions.correlated import depends_on
+from headrace.algebra.expressions.expression import Named
 from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.query import StreamScan
 from headrace.algebra.windows.window import Landmark, TimeSlide
 from headrace.errors import Span, did_you_mean
+from headrace.language.binder.aggregates import Grouping
+from headrace.language.binder.propagation import propagated
 from headrace.language.binder.shedding import rows_reason
 from headrace.language.binder.sources.from_clause import From
 from headrace.language.syntax.ast import QualityClause, Select
@@ -22,8 +26,10 @@ from headrace.schema import BIGINT
 from headrace.time import SECOND, render_duration
 
 
-def quality(select: Select, sources: From, aggregates: Sequence[NamedAggregate]) -> QualityOfService | None:
-    """The quality of service of a query; None where it states none.
+def quality(
+    select: Select, sources: From, grouping: Grouping, columns: Sequence[Named]
+) -> QualityOfService | None:
+    """The quality of service of a query with these output columns; None where it states none.
 
     Raises `UserError` at the graph that cannot be met, or that nothing would follow.
     """
@@ -31,7 +37,7 @@ def quality(select: Select, sources: From, aggregates: Sequence[NamedAggregate])
     if clause is None:
         return None
     _check_shedding(select, clause)
-    stated = clause.quality
+    stated, aggregates = clause.quality, grouping.aggregates
     if stated.sketches is not None:
         _check_sketches(select, sources, aggregates, clause.spans["sketches"])
     if stated.error is not None:
@@ -47,10 +53,20 @@ def quality(select: Select, sources: From, aggregates: Sequence[NamedAggregate])
         return stated
     scan = sources.stream.scan
     assert isinstance(scan, StreamScan)
-    column = scan.table.find(stated.importance.column)
+    named = stated.importance.column
+    column = scan.table.find(named)
+    output = next((each for each in columns if each.name.lower() == named.lower()), None)
+    if column is None and output is not None:
+        by_input = propagated(stated.importance, output, grouping.keys, aggregates, clause.spans["value"])
+        name = by_input.column.removeprefix(f"{sources.stream.alias}.")
+        return replace(stated, importance=replace(by_input, column=name))
     if column is None:
-        remedy = did_you_mean(stated.importance.column, scan.table.names)
-        fail(f"'{scan.name}' has no column '{stated.importance.column}'", clause.spans["value"], remedy)
+        remedy = did_you_mean(named, (*scan.table.names, *(each.name for each in columns)))
+        fail(
+            f"'{scan.name}' has no column '{named}', and the query has no such output column",
+            clause.spans["value"],
+            remedy,
+        )
     if not column.type.is_numeric:
         fail(
             f"value compares numbers, and '{column.name}' is {column.type}",
@@ -79,15 +95,33 @@ def _check_sketches(select: Select, sources: From, aggregates: Sequence[NamedAgg
     is_held = (call.distinct or (call.function in BY_VALUE and not is_sketched(call)) for call in calls)
     if reason is None and any(is_held):
         reason = "together with exact aggregates of distinct values: these have to be counted anyway"
-    clauses = (select.shedding, select.revisions, select.emit_empty, select.emit, select.bounds)
+    clauses = (select.revisions, select.emit_empty, select.emit, select.bounds)
     if reason is None and any(clause is not None for clause in clauses):
-        reason = "together with SHEDDING, REVISIONS, EMIT EMPTY, ISTREAM, DSTREAM or BEGIN"
+        reason = "together with REVISIONS, EMIT EMPTY, ISTREAM, DSTREAM or BEGIN"
+    if reason is None and select.shedding is not None:
+        reason = _reason_of_samples(select, calls)
     if reason is not None:
         refuse(
             f"sketches are not available {reason}",
             span,
             "Leave sketches out: the query is answered approximately all the time.",
         )
+
+
+def _reason_of_samples(select: Select, calls: Sequence[AggregateCall]) -> str | None:
+    """Why the rows of a query could not be lost after they are sketched; None if they can."""
+    assert select.shedding is not None
+    assert select.quality is not None
+    if select.quality.quality.loss is None:
+        return "together with SHEDDING without loss: nothing allows to drop rows"
+    if select.quality.quality.importance is not None:
+        return "together with value: of sketched rows any are lost"
+    if select.shedding.repair is not None:
+        return "together with repair: what is corrected from the archive would be counted anyway"
+    bounds = {replace(call, part="value") for call in calls if call.part == "bound"}
+    if any(is_sketched(call) and replace(call, part="value") not in bounds for call in calls):
+        return "together with SHEDDING without the bounds: select ERROR_BOUND of every percentile"
+    return None
 
 
 def _check_error(

@@ -478,6 +478,6 @@ class _SelectBinder:
             select.emit_empty is not None,
             revisions(select, self.sources, grouped=self.grouped),
             select.shedding is not None,
-            quality(select, self.sources, self.grouping.aggregates),
+            quality(select, self.sources, self.grouping, self.columns),
             select.shedding is not None and select.shedding.repair is not None,
         )

@@ -68,7 +68,8 @@ def estimated(
     spans = [span for _, _, span in items] + [item.span for item in select.order_by]
     for value, span in zip([*(value for _, value, _ in items), *order], spans, strict=True):
         for name in sorted(columns_of(value) & calls.keys()):
-            _check_call(calls[name], grouping, span)
+            if not _is_ranked(select, calls[name]):
+                _check_call(calls[name], grouping, span)
     for index, item in enumerate(grouping.aggregates):
         if item.call.function in ESTIMATED:
             grouping.estimate(index)
@@ -82,11 +83,19 @@ def estimated(
     for name, value, span in items:
         columns.append((name, transform(value, retyped), span))
         if isinstance(value, Column) and value.name in calls:
+            if _is_ranked(select, calls[value.name]):
+                continue
             columns.append((f"{name}_error", grouping.companion_column(value.name, "error"), span))
         elif columns_of(value) & calls.keys():
             _refuse("for an expression over estimates: its error would be unknown", span)
     columns.append((KEPT, grouping.companion_column(None, "kept"), items[-1][2]))
     return columns, [transform(value, retyped) for value in order]
+
+
+def _is_ranked(select: Select, call: AggregateCall) -> bool:
+    """Whether it is a percentile, or its bound, of a query whose rows are sketched before they are lost: ranks are known of a sample."""
+    has_sketches = select.quality is not None and select.quality.quality.sketches is not None
+    return has_sketches and call.function == "approx_percentile"
 
 
 def _check_call(call: AggregateCall, grouping: Grouping, span: Span) -> None:

@@ -58,7 +58,9 @@ def _of_values(
     pairs = by_block_and_group(blocks.to_numpy(), groups)
     argument = sketches[0].expression
     assert argument is not None
-    answer = lift(sketches, {argument: values}, pairs.codes, pairs.number)
+    ones = pa.repeat(pa.scalar(1.0), len(source))
+    weights = {column.weight: ones for column in sketches if column.weight is not None}
+    answer = lift(sketches, {argument: values, **weights}, pairs.codes, pairs.number)
     blank = nothing(layout.partial_columns, pairs.number)
     of_pairs = np.empty(pairs.number, np.int16)
     of_pairs[pairs.codes] = slots.to_numpy()

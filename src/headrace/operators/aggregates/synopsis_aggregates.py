@@ -22,6 +22,7 @@ from headrace.schema import BIGINT, BOOLEAN
 from headrace.synopses.sketches.distinct_sketch import DistinctSketch
 from headrace.synopses.sketches.frequent_sketch import FrequentSketch
 from headrace.synopses.sketches.rank_sketch import Ranking, decode
+from headrace.synopses.sketches.sampled_ranks import SampledRanking
 from headrace.synopses.sketches.sketch_kind import Kind
 from headrace.synopses.sketches.stable_sketch import StableSketch
 
@@ -54,6 +55,9 @@ def synopses_of(call: AggregateCall, argument: Expression) -> tuple[PartialColum
     """The synopses of a call; the argument includes the FILTER condition."""
     within = call.within
     assert within is not None
+    if not call.against and call.weight is not None:
+        of_sample = SampledRanking(Ranking(within / 2))
+        return (synopsis_partial(of_sample, argument, "double", call.weight),)
     if not call.against:
         kind = _kind(call).coarser(call.doubled) if call.doubled else _kind(call)
         return (synopsis_partial(kind, argument, _ENCODINGS[call.function]),)
@@ -116,7 +120,11 @@ def lower_synopsis(call: AggregateCall, partial_column: PartialColumn, blobs: Co
     if isinstance(kind, StableSketch):
         return pa.array(kind.estimates(blobs)[call.part == "bound"], mask=nothing)
     assert call.share is not None
-    values = decode(blobs).quantile(call.share)[call.part == "bound"]
+    if isinstance(kind, SampledRanking):
+        values = kind.quantile(blobs, call.share)[call.part == "bound"]
+        nothing = nothing | (np.isnan(values) & (call.part == "bound"))
+    else:
+        values = decode(blobs).quantile(call.share)[call.part == "bound"]
     return pa.array(np.where(nothing, 0.0, values), mask=nothing)
 
 

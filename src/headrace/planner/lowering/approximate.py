@@ -16,6 +16,7 @@ from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregat
 from headrace.algebra.expressions.approximation import exact, is_approximate, is_sketched
 from headrace.algebra.expressions.correlated import is_correlated
 from headrace.algebra.expressions.expression import Column, Expression, Literal, Named, transform
+from headrace.algebra.expressions.shedding_estimates import weight_of
 from headrace.algebra.query import Query
 from headrace.algebra.windows.window import TimeRange, TimeSlide
 from headrace.operators.aggregates import aggregate_calls
@@ -122,6 +123,17 @@ def in_panes(shape: Shape) -> Shape:
         return exactly(shape)
     sketched = replace(shape, aggregate=replace(shape.aggregate, aggregates=tuple(items)))
     return exactly(sketched, {item.name for item in items if item.call.against or is_sketched(item.call)})
+
+
+def weighing(shape: Shape) -> Shape:
+    """The query with percentiles of weighted rows: those of a sample that is sketched."""
+    assert shape.aggregate is not None
+    weight = weight_of(shape.scan.alias)
+    items = (
+        replace(item, call=replace(item.call, weight=weight)) if is_sketched(item.call) else item
+        for item in _items(shape)
+    )
+    return replace(shape, aggregate=replace(shape.aggregate, aggregates=tuple(items)))
 
 
 def exactly(shape: Shape, but: Collection[str] = ()) -> Shape:

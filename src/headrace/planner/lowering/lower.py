@@ -161,10 +161,14 @@ def _weighted_panes(lowering: Lowering) -> Operator:
 
 
 def _alternatives(lowering: Lowering) -> Alternatives:
-    exact = replace(lowering, shape=approximate.exactly(lowering.shape))
-    return Alternatives(
-        _pane_aggregate(exact).unshared(), _pane_aggregate(lowering).unshared(), lowering.slot
+    shapes = approximate.exactly(lowering.shape), lowering.shape
+    if lowering.query.shedding:
+        shapes = weighted(shapes[0]), weighted(approximate.weighing(shapes[1]))
+    exact, sketching = (
+        replace(_pane_aggregate(replace(lowering, shape=shape)).unshared(), sheds=lowering.query.shedding)
+        for shape in shapes
     )
+    return Alternatives(exact, sketching, lowering.slot)
 
 
 def _is_of_sides(lowering: Lowering) -> bool:
@@ -335,7 +339,7 @@ LOWERINGS: Final[tuple[Rule[Lowering, Operator], ...]] = (
     Rule(
         "shedding",
         "rows represent those that were shed, so panes keep sums of weighted rows",
-        when=lambda q: q.query.shedding,
+        when=lambda q: q.query.shedding and not q.query.has_alternatives,
         build=_weighted_panes,
     ),
     Rule(

@@ -14,6 +14,7 @@ from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.plan.adaptive.join_caches import join_caches
 from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.runtime.plan.adaptive.key_samples import key_shares
+from headrace.runtime.plan.adaptive.memory_budget import bytes_for_archive
 from headrace.runtime.plan.adaptive.overload_control import chosen_shares, doubled_errors
 from headrace.runtime.plan.adaptive.partner_bounds import partner_bounds
 from headrace.runtime.plan.adaptive.split_keys import split_keys
@@ -80,6 +81,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             {} if work.is_replay else chosen_shares(orders.began),
             doubled_errors(orders.began),
             split_keys(manifest),
+            bytes_for_archive(orders.began, work.tasks(cores)),
         )
         for task, splits in enumerate(together(balanced(work.splits, cores, work.tasks(cores)), deduplicated))
     ]

@@ -37,7 +37,7 @@ def quality_status(manifest: Manifest, catalog: Catalog) -> dict[str, Any] | Non
                 "utility": query_worth.utility,
                 "delay": query_worth.delay,
                 "lost": query_worth.lost,
-                "shares": [1.0] if name in sketched else list(shares.get(name, (1.0,))),
+                "shares": _seen(shares.get(name, (1.0,)), is_sketched=name in sketched),
                 "sketched": name in sketched,
             }
             for name, query_worth in worth.items()
@@ -68,7 +68,10 @@ def quality_lines(quality: QualityOfService, operator: str, manifest: Manifest) 
         yield f"    utility by loss: {_points(quality.loss.points, _percent)}"
     if quality.importance is not None:
         levels = zip(quality.importance.intervals, quality.importance.levels, strict=True)
-        yield f"    importance: {', '.join(f'{level:g} where {interval}' for interval, level in levels)}"
+        of_answers = (
+            f" of rows, by {quality.importance.answers} of answers" if quality.importance.answers else ""
+        )
+        yield f"    importance{of_answers}: {', '.join(f'{level:g} where {interval}' for interval, level in levels)}"
     if quality.sketches is not None:
         yield f"    utility of answers from sketches: {quality.sketches:g}"
     if quality.error is not None:
@@ -82,6 +85,9 @@ def quality_lines(quality: QualityOfService, operator: str, manifest: Manifest) 
     shares = chosen_shares(manifest).get(operator)
     if operator in report.sketched:
         yield "    its rows are sketched until there is time again: windows that hold such rows are answered within their bounds"
+        (seen,) = _seen(shares or (0.0,), is_sketched=True)
+        if seen < 1:
+            yield f"    {_percent(seen)} of them are: the rest is lost, and the bounds are wider"
     elif shares is not None:
         yield f"    answered from {' and '.join(map(_percent, shares))} of its rows{_of_each(quality)}"
     yield f"    {_load(report)}"
@@ -106,6 +112,11 @@ def _load(report: OverloadReport) -> str:
         f"load: {_percent(report.demand)} of the time at the present rates, {_percent(report.load)} with what is dropped, "
         f"{_percent(HEADROOM)} may be used{saturated}"
     )
+
+
+def _seen(shares: tuple[float, ...], *, is_sketched: bool) -> list[float]:
+    """The shares of rows that are seen: of sketched ones, all or the second share."""
+    return [min(shares[1:], default=1.0)] if is_sketched else list(shares)
 
 
 def _of_each(quality: QualityOfService) -> str:

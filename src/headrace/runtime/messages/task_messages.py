@@ -159,6 +159,8 @@ class ScanMessage(Message):
     """Operator → how often the error of its synopses is doubled, by the same manifest."""
     split_keys: Mapping[str, tuple[SplitKey, ...]] = field(default_factory=dict)
     """Join → its keys with layouts of their own, by the manifest before the epoch."""
+    archive_bytes: int | None = None
+    """What the task's archive writers may buffer; None: a few batches, and two files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +335,8 @@ class ScanReceipt(Message):
     """Conjunction → what was observed of its terms."""
     arrived: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Operator whose share of the rows is chosen → rows that arrived for it, by interval of importance."""
+    buffered: int = 0
+    """The most bytes that its archive writers have held at a time: rows, and files that were not written yet."""
 
 
 def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, StreamReceipt]:

@@ -73,6 +73,7 @@ CLASSES: Final[Mapping[str, str]] = {
     "synopses.sketches.distinct_sketch": "DistinctSketch",
     "synopses.sketches.frequent_sketch": "FrequentSketch",
     "synopses.sketches.rank_sketch": "Ranking",
+    "synopses.sketches.sampled_ranks": "SampledRanking",
     "synopses.sketches.stable_sketch": "StableSketch",
 }
 """Module below `headrace` → the names of its classes that plans are made of."""

@@ -147,10 +147,11 @@ class Ranks:
             high = np.where(open_ & ~right, middle, high)
         return low
 
-    def quantile(self, share: float) -> tuple[Doubles, Doubles]:
+    def quantile(self, share: float, uncertain: Doubles | None = None) -> tuple[Doubles, Doubles]:
         """Per key the value at rank (total - 1) * share, rows counted from 0, and its maximum distance from the exact one.
 
-        Exact, by interpolation between neighbours, where every row is stored. Weights must be whole numbers.
+        Exact, by interpolation between neighbours, where every row is stored. Weights must be whole numbers. If the rank itself is
+        `uncertain` by so much, the distance is to any value at such ranks; NaN where one of these is before the first or after the last.
         """
         where = np.maximum(self.totals - 1, 0) * share
         first, last = np.floor(where), np.ceil(where)
@@ -158,18 +159,29 @@ class Ranks:
         exact = self._is_exact()
         low_at = self._first_holding(self.least_upto, first + 1)
         high_at = self._first_holding(self.least_upto, last + 1)
+        aside = np.zeros(self.keys) if uncertain is None else uncertain
         lower, upper = _at(self.values, np.minimum(low_at, ends)), _at(self.values, np.minimum(high_at, ends))
         with np.errstate(all="ignore"):
             between = np.where(lower == upper, lower, lower + (where - first) * (upper - lower))
         middle = (self.most_below + self.least_upto) / 2
         near = np.minimum(self._first_holding(middle, where + 0.5), ends)
-        floor_at = self._first_holding(self.most_below, np.nextafter(first, np.inf)) - 1
-        least = _at(self.values, np.clip(floor_at, self.offsets[:-1], ends))
+        least = self._last_at(first, ends)
         value = np.where(exact, between, np.clip(_at(self.values, near), least, upper))
+        if aside.any():
+            least = np.where(aside > 0, self._last_at(first - aside, ends), least)
+            reached = self._first_holding(self.least_upto, last + 1 + aside)
+            upper = np.where(aside > 0, _at(self.values, np.minimum(reached, ends)), upper)
         with np.errstate(all="ignore"):
             below = np.where(value == least, 0.0, value - least)
             far = np.maximum(below, np.where(value == upper, 0.0, upper - value))
-        return value, np.where(exact, 0.0, np.where(np.isnan(far), np.inf, far))
+        far = np.where(exact & (aside == 0), 0.0, np.where(np.isnan(far), np.inf, far))
+        is_open = (aside > 0) & ((first < aside) | (last + 1 + aside > self.totals))
+        return value, np.where(is_open, np.nan, far)
+
+    def _last_at(self, ranks: Doubles, ends: Ints) -> Doubles:
+        """The last value of each key with at most so much below it."""
+        place = self._first_holding(self.most_below, np.nextafter(ranks, np.inf)) - 1
+        return _at(self.values, np.clip(place, self.offsets[:-1], ends))
 
     def _is_exact(self) -> npt.NDArray[np.bool_]:
         """Keys whose rows are all stored."""

@@ -1,5 +1,5 @@
 """Sums of archive runs that a question has read whole, cached in the process: a later question with the same groups, conditions and
-terms reads only the runs that are new, or that its time cuts (OSCAR's lazy copies of aggregates, by run instead of by hour).
+terms reads only the runs that are new, or that its time cuts (OSCAR's lazy copies of aggregates, by run instead of by hour). They count to the memory budget of the hub.
 
 A run is never rewritten, so its sums do not change. Where rows failed, or values of percentiles are needed, nothing is cached.
 """
@@ -18,9 +18,10 @@ from headrace.algebra.expressions.expression import Column, Expression, Named, t
 from headrace.archive.estimates import Doubles
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, group
-from headrace.runtime.home.lru_cache import Recent
+from headrace.runtime.home.lru_cache import RecentBytes
 from headrace.runtime.invoke.questions.archived_rows import ArchivedRows, ArchivedRun
 from headrace.runtime.invoke.questions.clauses import Question
+from headrace.runtime.plan.adaptive.memory_budget import SUMS, bytes_for_sums
 from headrace.schema import to_arrow
 
 _MOST_GROUPS: Final = 4096
@@ -40,6 +41,12 @@ class Part:
     values: list[tuple[Ints, Doubles]]
     """Of each percentile: the values, and the pair of each."""
 
+    @property
+    def nbytes(self) -> int:
+        """Of keys, sums and products."""
+        arrays = (self.run, self.total, self.products, *(part for pair in self.values for part in pair))
+        return sum(key.nbytes for key in self.keys) + sum(array.nbytes for array in arrays)
+
     def without(self, replaced: Collection[int]) -> Part:
         """Those of other runs."""
         kept = ~np.isin(self.run, list(replaced))
@@ -55,8 +62,8 @@ class Part:
         )
 
 
-cached: Final[Recent[tuple[str, str, Signature], Part]] = Recent(4096)
-"""By home, run and signature."""
+cached: Final[RecentBytes[Any, Any]] = SUMS
+"""By home: by run and signature."""
 
 
 def signature_of(question: Question, source: ArchivedRows) -> Signature | None:
@@ -84,7 +91,7 @@ def known_parts(source: ArchivedRows, opened: Sequence[ArchivedRun], signature: 
     """The cached sums of those runs that the question has all rows of; these runs count as read."""
     parts = []
     for run in opened:
-        part = cached.get((str(source.home.store.root), run.identity, signature))
+        part = cached.get(str(source.home.store.root), (run.identity, signature))
         if part is not None and source.has_all_of(run):
             run.recall()
             parts.append(replace(part, run=np.full(len(part.run), run.number, np.int64)))
@@ -93,17 +100,19 @@ def known_parts(source: ArchivedRows, opened: Sequence[ArchivedRun], signature: 
 
 def remember(source: ArchivedRows, signature: Signature, parts: Sequence[Part]) -> None:
     """Cache the sums of the runs that were read whole."""
+    most = bytes_for_sums(source.manifest)
     pairs = np.concatenate([np.zeros(0, np.int64), *(part.run for part in parts)])
     for run in source.runs:
         is_new = run.is_whole and not run.is_cached
         if is_new and (pairs == run.number).sum() <= _MOST_GROUPS and source.has_all_of(run):
-            cached.put((str(source.home.store.root), run.identity, signature), _of_run(parts, run.number))
+            part = _of_run(parts, run.number)
+            cached.put(str(source.home.store.root), (run.identity, signature), part, most)
 
 
 def remembered(source: ArchivedRows, signature: Signature, of: Sequence[ArchivedRun]) -> dict[str, Part]:
     """The cached sums of some runs, by the identity of these."""
     root = str(source.home.store.root)
-    found = {run.identity: cached.get((root, run.identity, signature)) for run in of}
+    found = {run.identity: cached.get(root, (run.identity, signature)) for run in of}
     return {identity: part for identity, part in found.items() if part is not None}
 
 

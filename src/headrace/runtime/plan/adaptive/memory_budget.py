@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from math import inf
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headrace.algebra.quality_of_service import QualityOfService
 from headrace.catalog.catalog import Catalog, CatalogQuery
@@ -20,10 +20,11 @@ from headrace.operators.aggregates.fitted_cells import kept_bytes
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name
 from headrace.operators.joins.probing.spilled_rows import are_spilled
-from headrace.overload.memory import KINDS, Claim, Limits, MemoryControl, MemoryUse
+from headrace.overload.memory import KINDS, OF_BUFFERS, Claim, Limits, MemoryControl, MemoryUse
+from headrace.runtime.home.lru_cache import RecentBytes
 from headrace.runtime.home.run_cache import bytes_by_state
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.task_messages import StateReceipt, stream_receipts
+from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, stream_receipts
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.adaptive.join_caches import JOIN_CACHES
 from headrace.runtime.plan.adaptive.overload_control import MEMORY, OVERLOAD, overload_report
@@ -33,6 +34,11 @@ from headrace.store.logs.manifest import Manifest
 
 _Size: TypeAlias = tuple[int, int]
 """Bytes, and rows."""
+
+SUMS: Final[RecentBytes[Any, Any]] = RecentBytes(4096)
+"""Sums of archive runs that questions of this process cache, by home."""
+LEAST_BUFFER: Final = 1 << 20
+"""Bytes that a scan task may buffer for the archive in any budget: smaller files are read slowly."""
 
 REASON: Final = "memory"
 """The first word of the reason with which a query was suspended."""
@@ -108,14 +114,24 @@ class MemoryBudget:
         caches = {**fact.get("caches", {}), **_resident(receipts)}
         used = _claims(manifest, plan, catalog, self.sizes.of(manifest), follows)
         rows, row_bytes = _taken(plan, receipts)
-        seen = MemoryUse(manifest.epoch, used, sum(caches.values()), rows, row_bytes, _suspended(catalog))
+        sums = SUMS.shrink(str(self.store.root), bytes_for_sums(manifest))
+        seen = MemoryUse(
+            manifest.epoch,
+            used,
+            sum(caches.values()),
+            rows,
+            row_bytes,
+            _suspended(catalog),
+            sum(scan.buffered for scan in _scans(receipts)),
+            sums,
+        )
         control = before.after(seen, self.limits)
         others = {name: value for name, value in manifest.facts.items() if name != MEMORY}
         if self.limits == Limits() and control.is_idle:
             return replace(manifest, facts=others)
         if control.without_caches:
             others.pop(JOIN_CACHES, None)
-            caches = {}
+            caches, sums = {}, SUMS.shrink(str(self.store.root), 0)
         off = {one.query for one in control.suspended}
         lossy = {name for name, quality in plan.qualities.items() if quality.loss is not None}
         others[MEMORY] = {
@@ -127,22 +143,27 @@ class MemoryBudget:
             "caches": {
                 name: size for name, size in caches.items() if name.rpartition("/")[0] in plan.operators
             },
-            "rows": control.bytes_of_rows(seen),
+            "rows": control.of_rows(seen, seen.row_bytes),
+            "archive": control.of_rows(seen, seen.archive),
+            "sums": sums,
             "used": control.used(seen, ""),
             "follows": {name: part for name, part in follows.items() if name in lossy},
             "off": sorted(off),
         }
         return replace(manifest, facts=others)
 
-    def entries(self, manifest: Manifest, catalog: Catalog) -> list[dict[str, str]]:
-        """Entries of the query log that suspend queries and let them run again, as a published manifest has decided."""
+    def entries(self, manifest: Manifest, catalog: Catalog, *, of_all: bool = False) -> list[dict[str, str]]:
+        """Entries of the query log that suspend queries and let them run again, as a published manifest has decided: its own suspensions,
+        or `of_all` epochs those of queries that run all the same.
+        """
         fact = manifest.facts.get(MEMORY)
         if fact is None:
             return []
         control, entries = MemoryControl.from_json(fact["control"]), []
         named = {query.operator_id: query.definition for query in catalog.queries.values()}
-        for one in (one for one in control.suspended if one.epoch == manifest.epoch):
-            if (definition := named.get(one.query)) is not None and not definition.paused:
+        for one in control.suspended:
+            is_asked = of_all or one.epoch == manifest.epoch
+            if is_asked and (definition := named.get(one.query)) is not None and not definition.paused:
                 limit = fact["limits"][1 if one.scope else 0]
                 whose = f"the queries of '{one.scope}'" if one.scope else "all queries together"
                 reason = f"{REASON}: its state takes {one.bytes:,} bytes, and {whose} may take {limit:,}"
@@ -152,6 +173,14 @@ class MemoryBudget:
             {"do": "resume", "name": definition.name} for definition in resumed if _is_suspended(definition)
         ]
         return entries
+
+    def missing(self, manifest: Manifest, catalog: Catalog) -> list[dict[str, str]]:
+        """The entries of a published manifest that a kill has kept from the query log: of the same budget, with no later entry."""
+        fact = manifest.facts.get(MEMORY)
+        same = fact is not None and fact["limits"] == [self.limits.hub, self.limits.owner]
+        if not same or catalog.position != manifest.querylog:
+            return []
+        return self.entries(manifest, catalog, of_all=True)
 
 
 def memory_report(store: Store, manifest: Manifest, plan: EpochPlan, catalog: Catalog) -> MemoryReport | None:
@@ -166,7 +195,8 @@ def memory_report(store: Store, manifest: Manifest, plan: EpochPlan, catalog: Ca
         if claim.query not in fact["off"]:
             use[claim.kind] += claim.bytes
             queries[claim.query] = queries.get(claim.query, 0) + claim.bytes
-    use["caches"], use["rows"] = sum(fact["caches"].values()), fact["rows"]
+    use |= {"caches": sum(fact["caches"].values()), "rows": fact["rows"]}
+    use |= {kind: fact.get(kind, 0) for kind in ("archive", "sums")}
     shares = {operator: tuple(seen) for operator, seen in fact["shares"].items()}
     return MemoryReport(Limits(*fact["limits"]), use, queries, control, shares, fact.get("doubled", {}))
 
@@ -253,7 +283,7 @@ def _suspended(catalog: Catalog) -> frozenset[str]:
 
 def _taken(plan: EpochPlan, receipts: Sequence[StateReceipt]) -> tuple[int, int]:
     """The rows of an epoch that are input, and their bytes."""
-    scans = [scan for receipt in receipts if receipt.task == 0 for scan in receipt.scans]
+    scans = _scans(receipts)
     derived = (derived_streams.USING, union_streams.USING)
     taken = [
         seen
@@ -261,6 +291,33 @@ def _taken(plan: EpochPlan, receipts: Sequence[StateReceipt]) -> tuple[int, int]
         if name not in plan.streams or plan.streams[name].using not in derived
     ]
     return sum(seen.rows for seen in taken), sum(seen.bytes for seen in taken)
+
+
+def _scans(receipts: Iterable[StateReceipt]) -> list[ScanReceipt]:
+    """Those of scan tasks, which every state task returns."""
+    return [scan for receipt in receipts if receipt.task == 0 for scan in receipt.scans]
+
+
+def bytes_for_sums(manifest: Manifest) -> float:
+    """What sums that questions cache may take in a process; none where caches are given up."""
+    fact = manifest.facts.get(MEMORY)
+    if fact is None:
+        return inf
+    if MemoryControl.from_json(fact["control"]).without_caches:
+        return 0
+    return _part_of(fact["limits"][0])
+
+
+def bytes_for_archive(manifest: Manifest, tasks: int) -> int | None:
+    """What archive writers of each of so many scan tasks may buffer; None without a budget."""
+    fact = manifest.facts.get(MEMORY)
+    if fact is None or fact["limits"][0] is None:
+        return None
+    return max(LEAST_BUFFER, int(_part_of(fact["limits"][0]) / max(1, tasks)))
+
+
+def _part_of(limit: int | None) -> float:
+    return inf if limit is None else limit * OF_BUFFERS
 
 
 def _follows(plan: EpochPlan, receipts: Iterable[StateReceipt]) -> dict[str, float]:

@@ -99,7 +99,7 @@ def _given_up(report: MemoryReport, queries: Mapping[str, CatalogQuery]) -> Iter
     if control.epoch_rows is not None:
         yield f"epochs of more than {control.epoch_rows:,} rows"
     if control.without_caches:
-        yield "caches of joins"
+        yield "caches of joins, and of sums for questions"
 
 
 def _coarser(times: int) -> str:

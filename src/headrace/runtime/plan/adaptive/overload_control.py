@@ -241,7 +241,7 @@ def decided(
 
 
 def _is_sketched(control: Control, operator: str, query: Stated) -> bool:
-    return query.quality.sketches is not None and control.shares({operator: query})[operator] == (0.0,)
+    return query.quality.sketches is not None and control.shares({operator: query})[operator][0] == 0
 
 
 def _without(manifest: Manifest) -> Manifest:

@@ -1,7 +1,8 @@
 """The archive files of a scan task: rows are encoded, and full runs made durable, while the scan continues.
 
 One thread encodes, another writes: neither needs Python's lock for long. The scan waits when it is three batches ahead of the first,
-which waits when it is two runs ahead of the second, so that memory stays bounded. Small batches the scan encodes itself. A file
+which waits when it is two runs ahead of the second, so that memory stays bounded; with a limit of bytes also when more wait than that.
+What is held is counted, and is a part of the memory budget. Small batches the scan encodes itself. A file
 counts only once the task's receipt names it: a task that dies leaves files without a name in a manifest, which are collected.
 A task that reads many rows does not read its files back soon, so their memory is freed for the next rows: pages that were
 in use a moment before take a third of the time of new ones.
@@ -9,10 +10,12 @@ in use a moment before take a third of the time of new ones.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -24,6 +27,29 @@ from headrace.store.files.filesystem import Store
 
 _ENOUGH: Final = 1 << 16
 """Rows of a batch from which threads are used."""
+
+
+class Held:
+    """Bytes of rows and files that are not written yet: now, and the most that there were."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+        self._lock = threading.Lock()
+
+    def add(self, size: int) -> None:
+        """So many more, or fewer."""
+        with self._lock:
+            self.now += size
+            self.most = max(self.most, self.now)
+
+    def fitted(self, size: int, most: int | None) -> bool:
+        """So many more, if that is at most as many as given; whether it is."""
+        with self._lock:
+            if most is not None and self.now + size > most:
+                return False
+            self.now += size
+            self.most = max(self.most, self.now)
+            return True
 
 
 class Background:
@@ -42,6 +68,13 @@ class Background:
             self._waiting.popleft().result()
         self._waiting.append(self._thread.submit(thing))
 
+    def wait(self) -> bool:
+        """Wait for the thing that is done first; false if there is none. Raises its error."""
+        if not self._waiting:
+            return False
+        self._waiting.popleft().result()
+        return True
+
     def finish(self) -> None:
         """Wait until all is done; raises the first error."""
         if self._thread is not None:
@@ -52,7 +85,7 @@ class Background:
 
 class Archiving:
     """Writes the runs of one stream in one task; `new_name` returns an unused file name, and `draws` the numbers of rows by
-    which their blocks are drawn.
+    which their blocks are drawn. It holds at most `most` bytes, but for a row, and for what a file needs besides its rows.
     """
 
     def __init__(
@@ -61,7 +94,9 @@ class Archiving:
         writer: RunWriter,
         new_name: Callable[[], str],
         draws: Callable[[Sequence[pa.Array], Ints], Ints] = lambda _, position: position,
+        most: int | None = None,
     ) -> None:
+        self.held, self._most = Held(), most
         self._store, self._writer, self._new_name, self._draws = store, writer, new_name, draws
         self._encoding, self._writing = Background("encode", most=2), Background("archive", most=1)
         self._is_large = False
@@ -71,23 +106,49 @@ class Archiving:
         self, columns: Sequence[pa.Array], at: Ints, position: Ints, late: npt.NDArray[np.bool_] | None
     ) -> None:
         """Add a batch with its late rows."""
+        size = sum(column.nbytes for column in columns) + at.nbytes + position.nbytes
+        self._is_large = self._is_large or len(at) >= _ENOUGH
+        parts = 1 if self._most is None else min(max(1, len(at)), -(-8 * size // self._most))
+        for low, high in pairwise(len(at) * number // parts for number in range(parts + 1)):
+            part = [column.slice(low, high - low) for column in columns]
+            is_late = None if late is None else late[low:high]
+            self._add(part, at[low:high], position[low:high], is_late, size // parts)
 
+    def _add(
+        self,
+        columns: Sequence[pa.Array],
+        at: Ints,
+        position: Ints,
+        late: npt.NDArray[np.bool_] | None,
+        size: int,
+    ) -> None:
         def encode() -> None:
-            draw = self._draws(columns, position)
-            for run, _ in self._writer.add(columns, at, position, late, draw):
+            before, draw = self._writer.held, self._draws(columns, position)
+            runs = self._writer.add(columns, at, position, late, draw)
+            self.held.add(self._writer.held - before - size)
+            for run, _ in runs:
+                self._hold(run.size, self._writing)
                 self._names.append(self._new_name())
                 self._writing.do(partial(self._make, self._names[-1], run))
 
-        self._is_large = self._is_large or len(at) >= _ENOUGH
+        self._hold(size, self._encoding)
         if self._is_large:  # also of fewer rows that follow: rows stay in their order
             self._encoding.do(encode)
         else:
             encode()
 
+    def _hold(self, size: int, thread: Background) -> None:
+        """So many bytes more, once there is room for them, or nothing that waits for a thread takes any."""
+        while not self.held.fitted(size, self._most):
+            if not thread.wait():
+                self.held.add(size)
+                return
+
     def finish(self) -> list[str]:
         """Write the remaining rows; returns the names of all files, complete though perhaps not durable yet."""
         self._encoding.finish()
         for run, _ in self._writer.finish():
+            self.held.add(run.size)
             self._names.append(self._new_name())
             self._store.write_once(self._names[-1], [run], durable=False)
         self._writing.finish()
@@ -97,3 +158,4 @@ class Archiving:
         self._store.write_once(name, [run], durable=False)
         self._store.sync([name])
         self._store.set_aside(name)
+        self.held.add(-run.size)

@@ -52,7 +52,7 @@ from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys
 from headrace.runtime.tasks.scan.read_ahead import read_ahead
 from headrace.runtime.tasks.scan.row_reader import Arrival, arrivals
-from headrace.runtime.tasks.scan.shed_rows import SampledRows, Samples
+from headrace.runtime.tasks.scan.shed_rows import Part, SampledRows, Samples
 from headrace.runtime.tasks.scan.stream_monitor import Watch
 from headrace.runtime.tasks.scan.stream_readers import StreamReaders, columns_of
 from headrace.runtime.tasks.scan.stream_scan import StreamTask, Written
@@ -209,13 +209,14 @@ class _ScanTask:
             if operator.id in qualities and qualities[operator.id].is_flexible
         }
         others = [operator for operator in readers if operator.id not in chosen]
-        parts: list[SampledRows | AlternativeRows] = [
+        parts: list[Part] = [
             AlternativeRows(
                 timed([operator], relations, layouts, isolated),
                 columns_of(operator),
                 seed_of(stream),
                 name,
-                self._message.shares.get(name, (1.0,))[0],
+                self._message.shares.get(name, (1.0,)),
+                rate if qualities[name].loss is not None else None,
             )
             if qualities[name].sketches is not None
             else SampledRows(
@@ -264,7 +265,15 @@ class _ScanTask:
             return None
         fields = [definition.schema.arrow().field(column) for column in columns]
         new_run = partial(file_names.archive_run, definition.name, self._message.epoch, self._message.task)
-        writer = RunWriter(pa.schema(fields), definition.time, blocks_of_runs(definition))
+        most = self._message.archive_bytes
+        if most is not None:
+            most //= max(1, len({split.stream for split in self._message.splits}))
+        writer = RunWriter(
+            pa.schema(fields),
+            definition.time,
+            blocks_of_runs(definition),
+            most_bytes=None if most is None else most // 4,
+        )
         by_name = {column: number for number, column in enumerate(columns)}
         draws = partial(draws_of, definition)
         return Archiving(
@@ -272,6 +281,7 @@ class _ScanTask:
             writer,
             new_run,
             lambda batch, position: draws(lambda name: batch[by_name[name]], position),
+            most,
         )
 
     def _feeds_of(self, name: str) -> list[UnionFeed]:
@@ -328,6 +338,9 @@ class _ScanTask:
             arrived={
                 name: rows for stream in streams.values() for name, rows in stream.sampled.arrived.items()
             },
+            buffered=sum(
+                stream.archive.held.most for stream in streams.values() if stream.archive is not None
+            ),
         )
         return _Folded(receipt, deltas, rejected)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from headrace.operators.base.batch import Batch
 from headrace.overload.nested_samples import NestedSamples
 from headrace.overload.shedding import intervals_of, is_sampled_by, weight_of
 from headrace.runtime.messages.task_messages import Split
-from headrace.runtime.tasks.scan.alternative_rows import AlternativeRows
 from headrace.runtime.tasks.timing import Timed
 
 _ENOUGH: Final = 1 << 17
@@ -152,11 +151,29 @@ class SampledRows:
                 reader.add(sample)
 
 
+class Part(Protocol):
+    """Readers of the same rows of a stream."""
+
+    readers: list[Timed]
+    seed: int
+    operator: str
+    shed: int
+    arrived: npt.NDArray[np.int64]
+
+    def add(self, batch: Batch, split: Split, samples: BatchSamples) -> None:
+        """Pass accepted rows on, or their sample."""
+        ...
+
+    def flush(self) -> None:
+        """Pass the waiting rows to the readers."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """All samples of a stream in one task, and the rows that are counted exactly or sketched."""
 
-    parts: Sequence[SampledRows | AlternativeRows]
+    parts: Sequence[Part]
 
     @property
     def readers(self) -> list[Timed]:
