@@ -326,10 +326,33 @@ def test_a_suspension_that_a_kill_has_prevented_is_decided_again(
     monkeypatch.undo()
     hub.close()
     with open_hub(tmp_path / "home", local=True, memory=20_000) as hub:
-        assert not suspended(hub)
+        assert suspended(hub).keys() == {"wide"}
         hub.push("s", rows(1000, 10))
         hub.catch_up()
         assert suspended(hub).keys() == {"wide"}
+        hub.execute("RESUME QUERY wide")
+    with open_hub(tmp_path / "home", local=True, memory=20_000) as hub:
+        assert not suspended(hub), "a statement that came later holds"
+        hub.push("s", rows(1010, 10))
+        hub.catch_up()
+        assert suspended(hub).keys() == {"wide"}
+
+
+def test_with_another_budget_the_first_epoch_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = open_hub(tmp_path / "home", local=True, memory=20_000)
+    hub.execute(STREAM)
+    hub.register(QUERIES["wide"], "wide")
+    hub.push("s", rows(0, 1000))
+    monkeypatch.setattr(Engine, "log", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        hub.catch_up()
+    monkeypatch.undo()
+    hub.close()
+    with open_hub(tmp_path / "home", local=True, memory="10 MB") as hub:
+        assert not suspended(hub)
+        hub.push("s", rows(1000, 10))
+        hub.catch_up()
+        assert not suspended(hub)
 
 
 def test_of_the_shares_for_time_and_for_memory_the_lesser_holds() -> None:

@@ -82,7 +82,10 @@ def open_hub(
             synopsis_bytes=synopsis_bytes,
             receivers=receivers,
         )
-        hub.loop.engine.rounds.memory.limits = limits
+        engine, budget = hub.loop.engine, hub.loop.engine.rounds.memory
+        budget.limits = limits
+        if missing := budget.missing(engine.published, hub.catalog):
+            hub.log(*missing)
         hub.backpressure.disk_reserve = reserve
         hub.on_close(opened.pop_all().close)
     if state_bytes is not None:
