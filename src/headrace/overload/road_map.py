@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from math import log2
+from math import inf, log2
 from typing import Final
 
 from headrace.algebra.quality_of_service import QualityOfService

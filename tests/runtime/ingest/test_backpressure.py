@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,81 @@ def test_mostwaiting_is_a_number_of_rows(tmp_path: Path) -> None:
         pytest.raises(UserError, match="option mostWaiting is '0'"),
     ):
         hub.execute(STREAM.replace("'10'", "'0'"))
+
+
+@pytest.mark.filterwarnings("ignore:the disk of the home")
+def test_rows_of_files_wait_while_the_disk_is_nearly_full_and_are_taken_by_themselves_then(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    stream = f"CREATE STREAM f (at TIMESTAMP, v INT) USING csv OPTIONS (path '{folder}', header 'true') TIMESTAMP BY at"
+    with Hub(tmp_path / "home", LocalExecutor()) as hub:
+        hub.execute(f"{stream}; CREATE QUERY q AS SELECT v FROM f")
+        hub.execute(
+            "CREATE STREAM s (at TIMESTAMP, v INT) USING push TIMESTAMP BY at; CREATE QUERY p AS SELECT v FROM s"
+        )
+        free = [3_999]
+        hub.backpressure._free = lambda: free[0]
+        hub.backpressure.disk_reserve = 4_000
+        write_rows(folder / "1.csv", 0)
+        with pytest.warns(
+            RuntimeWarning, match="3,999 bytes left, disk_reserve is 4,000: rows of files and of Spark wait"
+        ):
+            hub.catch_up()
+        assert answers(hub) == []
+        assert hub.status()["held_back"] == ["f"]
+        with hub.running():
+            wait_until(lambda: hub.loop._patience() is not None)
+            assert answers(hub) == []
+            free[0] = 4_000
+            wait_until(lambda: answers(hub) == [0, 1, 2])
+        assert hub.status()["held_back"] == []
+        free[0] = 3_999
+        write_rows(folder / "2.csv", 3)
+        hub.catch_up()
+        assert answers(hub) == [0, 1, 2]
+        hub.backpressure.disk_reserve = 0
+        hub.catch_up()
+        assert answers(hub) == list(range(6))
+
+
+def test_rows_that_were_pushed_before_are_read_from_a_full_disk(tmp_path: Path) -> None:
+    with made(tmp_path / "home") as hub:
+        hub.push("s", rows(0, 5))
+        hub.backpressure._free = lambda: 0
+        hub.backpressure.disk_reserve = 1
+        hub.catch_up()
+        assert answers(hub) == list(range(5))
+        assert hub.status()["held_back"] == []
+        assert hub.loop._patience() is None
+        hub.loop.engine.intake.held_back.add("of Spark")
+        assert hub.loop._patience() is not None, "nothing wakes the thread when there is room"
+
+
+@pytest.mark.filterwarnings("ignore:the disk of the home")
+def test_a_micro_batch_waits_for_room_until_its_reading_is_stopped(tmp_path: Path) -> None:
+    with made(tmp_path / "home") as hub:
+        of_spark = replace(hub.stream_definition("s"), using="spark")
+        stopped, free = threading.Event(), [0]
+        hub.backpressure._free = lambda: free[0]
+        assert hub.backpressure.wait_for_room(of_spark, stopped)
+        hub.backpressure.disk_reserve = 1
+        returned: list[bool] = []
+
+        def wait() -> None:
+            returned.append(hub.backpressure.wait_for_room(of_spark, stopped))
+
+        for ends in (lambda: free.append(free.pop() + 1), stopped.set):
+            waiting = threading.Thread(target=wait)
+            waiting.start()
+            wait_until(lambda: hub.backpressure._has_warned)
+            assert waiting.is_alive()
+            ends()
+            waiting.join(60)
+            hub.backpressure._has_warned, free[0] = False, 0
+        assert returned == [True, False]
+
+
+def write_rows(path: Path, first: int) -> None:
+    path.write_text("at,v\n" + "".join(f"2024-01-01 00:00:{n:02},{n}\n" for n in range(first, first + 3)))

@@ -360,7 +360,7 @@ class Engine:
         due, splits, ordinals = FOREVER, list[tuple[Split, int]](), dict[str, tuple[int, ...]]()
         sources, most = index_of(self.plan).sources, rows_by_turns(self.manifest, self.intake.waiting)
         for definition in sources:
-            name, waiting = definition.name, self.intake.waiting(definition.name)
+            name, waiting = definition.name, self.intake.available(definition)
             admission = self.admission.at_most(most(name)).for_easy(waiting, self.executor.easy_rows)
             chosen = admission.take(waiting, definition)
             if chosen:

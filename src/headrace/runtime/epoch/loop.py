@@ -28,6 +28,8 @@ an epoch computed: the median from push to result was 1.8 to 3 times as long.
 """
 POLL_SECONDS: Final = 0.05
 """Between two readings of the clock, and two listings of files."""
+_ROOM_SECONDS: Final = 0.2
+"""Between two looks whether the disk has room again for rows of sources."""
 _WAIT_SECONDS: Final = 0.5
 """After which those who wait for an epoch read the home in any case."""
 
@@ -211,6 +213,8 @@ class Loop:
         engine, waits = self.engine, []
         if engine.is_polled():
             waits.append(self._next_poll - stopwatch.monotonic())
+        if engine.intake.held_back:
+            waits.append(_ROOM_SECONDS)
         if engine.gathers_until is not None:
             waits.append((engine.gathers_until - engine.clock()) / SECOND)
         return max(0.0, min(waits)) if waits else None

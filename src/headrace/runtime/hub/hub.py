@@ -85,6 +85,7 @@ class Hub(Pipeline):
             super().__init__(path, home, loop, self.log_of_epochs.write, synopsis_bytes=synopsis_bytes)
             self.frames = frames.StreamingFrames(self)
             self.backpressure = Backpressure(engine.intake, lambda: self.loop.is_running)
+            self.frames.wait_for_room = self.backpressure.wait_for_room
             self._pushing = push.Pushing(home, engine, self.backpressure)
             self._pushing.unlogged.find_lost()
             self.actions = OpenActions(self, self._pushing.push, receivers)
@@ -348,7 +349,8 @@ class Hub(Pipeline):
         """The newest epoch's measurements (see `headrace.observation`) and each stream's totals, as plain values."""
         known = status(self, self.open_sinks.report(), self.actions.report())
         lost = [amnesia.as_json() for amnesia in self._pushing.unlogged.lost()]
-        return {**known, "amnesia": lost, "backpressure": self.backpressure.as_dict()}
+        held_back = sorted(self.loop.engine.intake.held_back)
+        return {**known, "amnesia": lost, "backpressure": self.backpressure.as_dict(), "held_back": held_back}
 
     def explain(self, query: str | None = None, form: Form = "text") -> str:
         """The plan, its sharing and its cost: all of it, or one query's part; as "text", "dot" or "svg"."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -75,6 +75,10 @@ class Intake:
     """Set when there may be something for an epoch to do."""
     taken: threading.Condition = field(default_factory=threading.Condition)
     """Notified when an epoch has published records that waited."""
+    is_held_back: Callable[[StreamDefinition], bool] = lambda _: False
+    """Whether epochs leave the records of a stream for later, since the disk has no room for its rows."""
+    held_back: set[str] = field(default_factory=set)
+    """The streams whose records an epoch could have taken when it was last asked."""
     _waiting: dict[str, list[Pending]] = field(default_factory=dict)
     changed: dict[str, list[ChangedFile]] = field(default_factory=dict)
     """Stream → its files that grew or were replaced after they were listed."""
@@ -337,6 +341,15 @@ class Intake:
     def waiting(self, stream: str) -> Sequence[Pending]:
         """Records of a stream that were not consumed, in order."""
         return self._waiting.get(stream, ())
+
+    def available(self, definition: StreamDefinition) -> Sequence[Pending]:
+        """Those that an epoch may take now: none of a stream that is held back."""
+        waiting, name = self.waiting(definition.name), definition.name
+        if waiting and self.is_held_back(definition):
+            self.held_back.add(name)
+            return ()
+        self.held_back.discard(name)
+        return waiting
 
     def consumed(self, read_ordinals: Mapping[str, Sequence[int]]) -> None:
         """Remove records that an epoch has published: the first of each stream. A push may append others meanwhile."""

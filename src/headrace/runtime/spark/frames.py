@@ -6,7 +6,10 @@ The module is imported without Spark, and uses Spark objects only when it is giv
 
 from __future__ import annotations
 
+import threading
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +46,9 @@ class StreamingFrames:
         self._pipeline = pipeline
         self._frames: dict[str, DataFrame] = {}
         self._running: list[Any] = []
+        self._stopped = threading.Event()
+        self.wait_for_room: Callable[[StreamDefinition, threading.Event], bool] = lambda *_: True
+        """Returns when the disk has room for a micro-batch; false where reading is stopped before."""
         pipeline.source_notes.append(self.missing)
 
     def add(self, name: str, frame: DataFrame) -> None:
@@ -85,6 +91,7 @@ class StreamingFrames:
             return
         from headrace.runtime.spark import streaming_source  # noqa: PLC0415 - pyspark only when a frame is there
 
+        self._stopped.clear()
         root = Path(self._pipeline.home.store.root)
         for name, frame in frames.items():
             definition = self._pipeline.stream_definition(name)
@@ -96,6 +103,7 @@ class StreamingFrames:
                 self._pipeline.loop.engine.intake.queue,
                 available_now=available_now,
                 root=root,
+                has_room=partial(self.wait_for_room, definition, self._stopped),
             )
             self._running.append(query)
 
@@ -125,6 +133,7 @@ class StreamingFrames:
 
     def stop(self) -> None:
         """Stop the frames' queries."""
+        self._stopped.set()
         for query in self._running:
             query.stop()
         self._running.clear()

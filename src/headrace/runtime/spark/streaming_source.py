@@ -41,12 +41,13 @@ def start(
     available_now: bool = False,
     clock: Clock = now,
     root: Path | None = None,
+    has_room: Callable[[], bool] = lambda: True,
 ) -> StreamingQuery:
     """Run the frame in append mode; `on_record` gets one record for each micro-batch with rows, maybe more than once.
 
     Records are passed again for all segments in `folder` first: those that were written but perhaps not recorded before a
     crash. `on_record` is called from Spark's thread and has to ignore a batch it has. With `available_now` the
-    query ends when it has caught up. Raises `UserError` when the checkpoint of written segments is gone, or when the
+    query ends when it has caught up. A micro-batch waits for `has_room`, which returns false if the query is being stopped. Raises `UserError` when the checkpoint of written segments is gone, or when the
     frame cannot run in append mode.
     """
     written = batches_written(folder)
@@ -59,6 +60,8 @@ def start(
         on_record(segment_record(definition, folder / batch_name(batch), -1, clock(), batch=batch, root=root))
 
     def take(micro_batch: DataFrame, batch: int) -> None:
+        if not has_room():
+            raise BatchInterrupted
         try:
             rows = _write(micro_batch, folder, batch_name(batch))
         except Exception as problem:

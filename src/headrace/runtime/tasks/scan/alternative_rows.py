@@ -5,6 +5,7 @@ query WITH SHEDDING, sketched and fewer, with their weights.
 from __future__ import annotations
 
 from dataclasses import field
+from math import floor, log2
 
 import numpy as np
 import numpy.typing as npt
