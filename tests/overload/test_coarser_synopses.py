@@ -207,7 +207,7 @@ def test_sketches_of_few_values_stay_as_they_are(tmp_path: Path) -> None:
         first, seen = 0, list[tuple[float, dict[str, int]]]()
         while not suspended(hub):
             assert first < 20_000
-            first = push(hub, first, 250)
+            first = push(hub, first, 100)
             seen.append((sum(used(hub).values()) / 700_000, by_name(hub)))
         assert any(part > SOFT for part, _ in seen)
         assert not any(levels for _, levels in seen)
