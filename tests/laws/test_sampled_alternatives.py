@@ -138,6 +138,9 @@ def require_within(
         assert bound == 0
         assert math.isclose(value, float(np.quantile(ranked, share)), rel_tol=1e-9, abs_tol=1e-9)
         return
+    if not aside:  # no row is missing: the value is between two neighbours
+        assert abs(float(np.quantile(ranked, share)) - value) <= bound + 1e-9 * max(1, abs(value))
+        return
     for other in ranked[math.floor(least) : math.ceil(most) + 1]:
         assert abs(other - value) <= bound + 1e-9 * max(1, abs(value))
 
