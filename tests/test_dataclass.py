@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import itertools
 import pickle
 import subprocess
 import sys
@@ -280,3 +281,35 @@ print(*made, sep="\\n")
 def test_no_class_of_headrace_compiles_its_methods_while_it_is_imported() -> None:
     done = subprocess.run([sys.executable, "-c", ALL_USE_IT], capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+
+
+def test_classes_of_both_kinds_inherit_from_each_other_if_both_are_frozen_or_neither() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Ours:
+        a: int = 1
+
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class Theirs(Ours):
+        b: int = 2
+
+    @dataclass(frozen=True, slots=True)
+    class OursAgain(Theirs):
+        c: int = 3
+
+    assert OursAgain(3, 2, 1) == OursAgain(3, 2, 1) != OursAgain(3, 2, 2)
+    kinds: tuple[Any, ...] = (Ours, Theirs, OursAgain)
+    for kind in kinds:
+        assert str(kind.__dataclass_params__) == str(kinds[1].__dataclass_params__)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            kind().a = 2
+    for make, refusing in itertools.product((dataclass, dataclasses.dataclass), (False, True)):
+
+        @make(frozen=refusing)
+        class Base:
+            a: int
+
+        for other in (dataclass, dataclasses.dataclass):
+            with pytest.raises(
+                TypeError, match=r"^cannot inherit (non-)?frozen dataclass from a (non-)?frozen one$"
+            ):
+                other(frozen=not refusing)(type("Mixed", (Base,), {}))

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, FrozenInstanceError, fields
 from inspect import get_annotations
 from reprlib import recursive_repr
+from threading import RLock
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 __all__ = ["dataclass", "is_compiled_later"]
 
 
+_MAKING: Final = RLock()
+"""Held while the bases of a class do not show that they are frozen."""
 _WRAPPED: Final = ("__func__", "fget", "func")
 """Where class methods, properties and cached properties have their function."""
 
@@ -76,7 +80,9 @@ def _made(
     if not cls.__doc__:
         cls.__doc__ = cls.__name__  # else the standard library looks for the signature
     has_own_hash = _has_own_hash(cls)
+    _refuse_mixed_bases(cls, frozen=frozen)
     cls = _with_fields(cls, slots=slots)
+    _set_parameters(cls, init=init, repr=repr, eq=eq, order=order, frozen=frozen)
     if frozen:
         _freeze(cls, slots=slots)
     if init:
@@ -103,13 +109,49 @@ def _with_fields(cls: type, *, slots: bool) -> Any:
         name: each for name, each in annotations.items() if isinstance(each, str) and "ClassVar" not in each
     }
     cls.__annotations__ = {**annotations, **dict.fromkeys(plain, object)}
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
+    with _bases_as_if_not_frozen(cls):
+        made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
     for name, annotation in plain.items():
         made.__dataclass_fields__[name].type = annotation
     made.__annotations__ = annotations
     if made is not cls:
         _rename_class_of_methods(cls, made)
     return made
+
+
+@contextmanager
+def _bases_as_if_not_frozen(cls: type) -> Iterator[None]:
+    """The standard library makes a class whose own methods are added here only from bases that are not frozen."""
+    with _MAKING:
+        frozen = [parameters for parameters in _parameters_of_bases(cls) if parameters.frozen]
+        for parameters in frozen:
+            parameters.frozen = False
+        try:
+            yield
+        finally:
+            for parameters in frozen:
+                parameters.frozen = True
+
+
+def _refuse_mixed_bases(cls: type, *, frozen: bool) -> None:
+    """As the standard library: frozen classes have frozen bases only, and others none."""
+    if any(parameters.frozen != frozen for parameters in _parameters_of_bases(cls)):
+        kinds = ("frozen", "non-frozen") if frozen else ("non-frozen", "frozen")
+        raise TypeError("cannot inherit {} dataclass from a {} one".format(*kinds))
+
+
+def _parameters_of_bases(cls: type) -> list[Any]:
+    return [
+        base.__dict__["__dataclass_params__"]
+        for base in cls.__mro__[1:]
+        if "__dataclass_params__" in base.__dict__
+    ]
+
+
+def _set_parameters(cls: Any, **named: bool) -> None:
+    """What `dataclasses` and its users read of how a class was made."""
+    for name, value in named.items():
+        setattr(cls.__dataclass_params__, name, value)
 
 
 def _rename_class_of_methods(former: type, made: type) -> None:

@@ -132,7 +132,7 @@ def test_caches_are_the_first_that_a_short_memory_budget_gives_up(tmp_path: Path
     hub.loop.engine.rounds.memory.limits = Limits(int((sum(kinds.values()) - kinds["caches"] / 2) / SOFT))
     assert run(hub, range(8, 12))[-1] == []
     assert looked_up(tmp_path / "with")[-1] == 0
-    assert hub.status()["memory"]["given_up"][-1] == "caches of joins"
+    assert hub.status()["memory"]["given_up"][-1] == "caches of joins, and of sums for questions"
     assert hub.status()["memory"]["kinds"]["caches"] == 0
     found = answers(hub)
     hub.close()

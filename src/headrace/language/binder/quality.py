@@ -27,15 +27,12 @@ from headrace.time import SECOND, render_duration
 
 
 def quality(
-    select: Select, sources: From, grouping: Grouping, columns: Sequence[Named]
-) -> QualityOfService | None:
-    """The quality of service of a query with these output columns; None where it states none.
+    select: Select, clause: QualityClause, sources: From, grouping: Grouping, columns: Sequence[Named]
+) -> QualityOfService:
+    """The quality of service that a query with these output columns states.
 
     Raises `UserError` at the graph that cannot be met, or that nothing would follow.
     """
-    clause = select.quality
-    if clause is None:
-        return None
     _check_shedding(select, clause)
     stated, aggregates = clause.quality, grouping.aggregates
     if stated.sketches is not None:

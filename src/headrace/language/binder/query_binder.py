@@ -20,6 +20,7 @@ from headrace.algebra.expressions.expression import (
     transform,
 )
 from headrace.algebra.functions.resolve import UserFunction
+from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.query import (
     Aggregate,
     Bounds,
@@ -41,7 +42,6 @@ from headrace.language.binder.expressions.column_names import output_name
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, Subquery, located
 from headrace.language.binder.expressions.scope import WINDOW_COLUMNS, Names
 from headrace.language.binder.expressions.time_zones import in_zone
-from headrace.language.binder.quality import quality
 from headrace.language.binder.relational_tree import tree
 from headrace.language.binder.revisions import revisions
 from headrace.language.binder.sessions import per_group
@@ -467,6 +467,13 @@ class _SelectBinder:
             )
         return SortKey(expression, key.descending, key.nulls_first)
 
+    def _quality(self) -> QualityOfService | None:
+        if self.select.quality is None:
+            return None
+        from headrace.language.binder.quality import quality  # noqa: PLC0415 - few queries state one
+
+        return quality(self.select, self.select.quality, self.sources, self.grouping, self.columns)
+
     def _emitted(self, node: Node) -> Query:
         select, stream = self.select, self.sources.stream
         emit = select.emit or ("istream" if self._streams_rows else None)
@@ -478,6 +485,6 @@ class _SelectBinder:
             select.emit_empty is not None,
             revisions(select, self.sources, grouped=self.grouped),
             select.shedding is not None,
-            quality(select, self.sources, self.grouping, self.columns),
+            self._quality(),
             select.shedding is not None and select.shedding.repair is not None,
         )
