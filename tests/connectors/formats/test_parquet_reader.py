@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.connectors.formats.typed_columns import fitted
 from headrace.connectors.sources.listing import list_new
 from headrace.connectors.sources.source_reader import read
-from headrace.schema import DATE, Field, Schema
+from headrace.schema import DATE, INT, TIMESTAMP, Field, Schema, struct
 from tests.connectors.building import ARRIVAL, everything, rejected, stream
 
 AT = datetime(2023, 1, 1, tzinfo=UTC)
@@ -86,6 +87,35 @@ def test_text_that_is_no_utf8_rejects_its_row_alone(tmp_path: Path, using: str) 
     rows, reasons = everything(stream(tmp_path, using))
     assert [row["s"] for row in rows] == ["a", None]
     assert reasons == [r"column s: b'\xff' (not UTF-8) does not fit STRING"]
+
+
+@pytest.mark.parametrize(
+    ("using", "unit", "value"),
+    [
+        ("parquet", "ms", 1 << 62),
+        ("arrow", "ms", -(1 << 62)),
+        ("arrow", "s", 1 << 40),
+        ("arrow", "s", 1 << 62),
+    ],
+)
+def test_an_event_time_that_python_has_not_rejects_its_row_alone(
+    tmp_path: Path, using: str, unit: str, value: int
+) -> None:
+    second = {"s": 1, "ms": 1000}[unit]
+    times = pa.array([1_672_531_200 * second, value, 1_672_531_201 * second])
+    write(tmp_path / "a", table(AT=times.cast(pa.timestamp(unit, tz="UTC"))), using)
+    rows, reasons = everything(stream(tmp_path, using))
+    assert [row["k"] for row in rows] == [0, 2]
+    assert len(reasons) == 1
+
+
+def test_a_reject_shows_values_that_python_has_not() -> None:
+    time = pa.array([1 << 62]).cast(pa.timestamp("ms"))
+    within = pa.StructArray.from_arrays([time.view(pa.timestamp("us"))], ["t"])
+    fields = [Field("at", TIMESTAMP), Field("inner", struct(Field("t", TIMESTAMP))), Field("k", INT)]
+    (refused,) = fitted([time, within, pa.array([1])], fields, 0).refused
+    assert refused.reason == "column at: 4611686018427387904 (timestamp[ms]) does not fit TIMESTAMP"
+    assert "inner: a struct<t: timestamp[us]> with a value beyond Python's range, k: 1" in refused.text
 
 
 @pytest.mark.parametrize("using", FORMATS)

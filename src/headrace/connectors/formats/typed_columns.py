@@ -63,10 +63,15 @@ def fitted(columns: Sequence[pa.Array], fields: Sequence[Field], first: int) -> 
 
 
 def _shown(cell: pa.Scalar) -> str:
+    """The cell as a reason shows it, also where Python has no such value."""
     try:
         return str(cell.as_py())
-    except ValueError:
-        return f"{cell.cast(pa.binary()).as_py()!r} (not UTF-8)"
+    except (OverflowError, ValueError):
+        if pa.types.is_temporal(cell.type):
+            return f"{cell.value} ({cell.type})"
+        if pa.types.is_string(cell.type) or pa.types.is_large_string(cell.type):
+            return f"{cell.cast(pa.binary()).as_py()!r} (not UTF-8)"
+        return f"a {cell.type} with a value beyond Python's range"
 
 
 def _text(cells: Sequence[pa.Scalar], fields: Sequence[Field]) -> str:
