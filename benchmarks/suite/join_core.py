@@ -8,7 +8,8 @@ rows of one stream above 900 to 999, of 0 to 999, so the shared join requires th
 ten times as many pairs. *Ten rows*: the time of an epoch with five new rows of each stream, by query; *idle* with five of which no query wants a pair, when
 all earlier rows have left their windows. *State*: the rows that ten new ones of one stream
 are compared with, and the time, where the other stream holds a thousand to a million: counted in the operator alone. *Hot key*: one key has a tenth of
-the rows of both streams, in four state tasks, which run one after the other here: its rows are divided between them, or in one of them.
+the rows of both streams, in four state tasks, which run one after the other here: its rows are divided between them, or in one of them; of three streams
+it has so few that as many combinations are compared.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.charts import Bar
 from benchmarks.expected import WrongAnswer
-from benchmarks.hot_key_runs import hot_key
+from benchmarks.hot_key_runs import hot_keys_of_joins
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.algebra.expressions.expression import Column
@@ -58,7 +59,7 @@ def join_core(rows: int, rounds: int) -> Report:
         files = _files(Path(folder), rows)
         table, ratios = _beside_duckdb(Path(folder), files, rounds)
         more, of_queries = _many_queries(Path(folder), max(rows // 20, 2_000), rounds)
-        uneven, of_hot_key = hot_key(Path(folder), max(rows // 100, 2_000), rounds)
+        uneven, of_hot_key = hot_keys_of_joins(Path(folder), max(rows // 100, 2_000), rounds)
     counted, independent = _by_state()
     drawn = [
         Bar(str(row["what"]), 1000 * row["seconds"], "ours" if "duckdb" not in str(row["what"]) else "theirs")

@@ -4,6 +4,8 @@ of the reference, also of queries that are registered later, paused and resumed,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,15 +18,10 @@ from tests.laws.test_many_joins import ADAPTING
 from tests.laws.two_streams import check
 
 
-@settings(max_examples=25)
-@given(data=st.data())
-def test_caches_that_are_added_and_dropped_at_every_epoch_never_change_the_answers(
-    data: st.DataObject,
-) -> None:
-    drawn = data.draw(st.randoms(use_true_random=False), "caches")
+def any_caches(drawn: Random) -> Callable[[Any], dict[str, dict[int, tuple[int, ...]]]]:
+    """By manifest: for each join whose sides were observed, caches of any two or more other sides for some; mostly the same ones for some epochs."""
 
     def chosen(manifest: Any) -> dict[str, dict[int, tuple[int, ...]]]:
-        """For each join whose sides were observed, caches of any two or more other sides for some; mostly the same ones for some epochs."""
         found: dict[str, dict[int, tuple[int, ...]]] = {}
         for name, order in join_orders(manifest).items():
             join, _, side = name.rpartition("/")
@@ -36,6 +33,15 @@ def test_caches_that_are_added_and_dropped_at_every_epoch_never_change_the_answe
                 found.setdefault(join, {})[int(side)] = tuple(sorted(picked))
         return found
 
+    return chosen
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_caches_that_are_added_and_dropped_at_every_epoch_never_change_the_answers(
+    data: st.DataObject,
+) -> None:
+    drawn = data.draw(st.randoms(use_true_random=False), "caches")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(task_orders, "join_caches", chosen)
+        patched.setattr(task_orders, "join_caches", any_caches(drawn))
         check(ADAPTING, data, at_least=2)

@@ -40,6 +40,12 @@ def test_no_key_is_divided_where_nothing_is_gained(loads: list[int], seen: Heavy
     assert after(3, loads, seen).wanted({}) == {}
 
 
+def test_a_key_of_three_sides_is_divided_by_the_largest_if_that_is_twice_the_others_together() -> None:
+    assert after(2, [1500, 500, 500, 500], HeavyKey(7, (300, 1200, 300), 0)).wanted({}) == {7: Division(1, 4)}
+    assert after(2, [1500, 500, 500, 500], HeavyKey(7, (301, 1200, 300), 0)).wanted({}) == {}
+    assert after(2, [1500, 500, 500, 500], HeavyKey(7, (301, 1200, 300), 4)).wanted({}) == {7: Division(1, 4)}
+
+
 def test_one_burst_divides_no_key() -> None:
     known = after(8, [1000, 1000])
     known.take([2000, 1000], [HeavyKey(7, (600, 200), 1000)])

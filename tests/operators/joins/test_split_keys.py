@@ -4,7 +4,9 @@ arrival, cut, tasks and compaction; keys that share a hash with a part; and whic
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +24,7 @@ from headrace.operators.base.union_positions import placed
 from headrace.operators.joins.hot_keys import key_work
 from headrace.operators.joins.hot_keys.key_layouts import KeyLayout, SplitKey, divided, undivided
 from headrace.operators.joins.hot_keys.key_work import KeyWork
-from headrace.operators.joins.hot_keys.routing import dividing, probes_of, routed
+from headrace.operators.joins.hot_keys.routing import LAYOUT, dividing, probes_of, routed
 from headrace.operators.joins.join_side import JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.sorted_rows import HASH
@@ -59,21 +61,21 @@ class Driven:
         self.keys: dict[int, SplitKey] = {}
         self.rows = 0
         self.greatest = BEGINNING
-        self.bounds = (BEGINNING, BEGINNING)
+        self.bounds = (BEGINNING,) * len(operator.spec.sides)
         self.loads: list[list[int]] = []
         self.ended = 0
         """How many former layouts have ended."""
 
     def batch(self, rows: list[tuple[int | None, int, int]], side: int) -> Batch:
         """Rows are (key, value, time)."""
-        name, keys, values = "xy"[side], [row[0] for row in rows], [row[1] for row in rows]
+        name, keys, values = "xyzu"[side], [row[0] for row in rows], [row[1] for row in rows]
         columns = {f"{name}.k": pa.array(keys, pa.int64()), f"{name}.v": pa.array(values, pa.int64())}
         at = np.array([row[2] for row in rows], np.int64)
         self.greatest = max([self.greatest, *at.tolist()])
         first, self.rows = self.rows, self.rows + len(rows)
         return Batch(columns, at, placed(np.arange(first, first + len(rows)), side))
 
-    def epoch(self, parts: list[Batch], bounds: tuple[int, int], tasks: int) -> None:
+    def epoch(self, parts: list[Batch], bounds: tuple[int, ...], tasks: int) -> None:
         keys, deltas = tuple(self.keys.values()), []
         for part in parts:
             with dividing({NAME: keys}):
@@ -86,7 +88,8 @@ class Driven:
             step = self.operator.advance(_of(self.runs, owned), _of(deltas, owned), advance)
             loads.append(step.probe_counts.probes + step.probe_counts.candidates)
             if step.results is not None:
-                columns = (step.results.column(name).to_pylist() for name in ("x.v", "y.v", AT, UNTIL))
+                names = (*self.operator.spec.shown.names[:-1], AT, UNTIL)
+                columns = (step.results.column(name).to_pylist() for name in names)
                 self.pairs += zip(*columns, strict=True)
             made += [step.state] if step.state else []
         self.runs += made
@@ -116,17 +119,18 @@ class Driven:
 
 
 def loops(
-    every: tuple[list[tuple[Any, int, int]], ...], reaches: tuple[int, int], grid: Grid | None
+    every: Sequence[list[tuple[Any, int, int]]], reaches: Sequence[int], grid: Grid | None
 ) -> list[tuple[int, ...]]:
     found = []
-    for k, v, t in every[0]:
-        for other, w, u in every[1]:
-            at, until = max(t, u), min(t + reaches[0], u + reaches[1])
-            holds = at <= until
-            if grid is not None:
-                holds = until - (until - grid.anchor) % grid.slide > at
-            if k is not None and k == other and holds:
-                found.append((v, w, at, until))
+    for rows in itertools.product(*every):
+        keys, values, times = zip(*rows, strict=True)
+        ends = (time + reach for time, reach in zip(times, reaches, strict=True))
+        at, until = max(times), min(ends)
+        holds = at <= until
+        if grid is not None:
+            holds = until - (until - grid.anchor) % grid.slide > at
+        if None not in keys and len(set(keys)) == 1 and holds:
+            found.append((*values, at, until))
     return found
 
 
@@ -242,11 +246,12 @@ def test_rows_of_the_spread_side_are_in_one_part_and_those_of_the_other_in_all()
     assert {*ints(copied, HASH).tolist()} == {*layout.hashes}
     for found in (spread, other):
         (probes,) = found.probes
-        assert probes.equals(table)
+        assert ints(probes, LAYOUT).tolist() == [0] * rows
+        assert probes.drop_columns([LAYOUT]).equals(table)
     assert operator.divides_keys
 
 
-def test_probes_are_not_stored() -> None:
+def test_probes_of_two_sides_are_not_stored() -> None:
     driven = Driven(join(5, 5))
     driven.epoch([driven.batch([(1, 0, 0)], 0)], (0, 0), 2)
     driven.change(1, divided(hash_of(1), 1, 2, 1))
@@ -321,4 +326,4 @@ def test_joins_that_drop_rows_by_other_rows_of_their_key_do_not_divide_it() -> N
     endless = replace(plain.spec.sides[0], lookback=None, longest=None)
     assert not replace(plain, spec=replace(plain.spec, sides=(endless, plain.spec.sides[1]))).divides_keys
     three = replace(plain.spec, sides=(*plain.spec.sides, plain.spec.sides[0]))
-    assert not replace(plain, spec=three).divides_keys
+    assert replace(plain, spec=three).divides_keys

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.adaptive.joins import hot_keys
 from headrace.observation import CacheObservation
 from headrace.overload.memory import SOFT, Limits
 from headrace.runtime.epoch import task_orders
@@ -22,6 +23,12 @@ THREE = (
     " JOIN t [RANGE 1 SECOND] ON t.k = r.k"
 )
 KEYS, FAN, REPEATS = 4, 30, 60
+
+
+@pytest.fixture(autouse=True)
+def _undivided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys stay in one task each, though so few make tasks uneven."""
+    monkeypatch.setattr(hot_keys, "UNEVEN", float("inf"))
 
 
 def opened(folder: Path) -> Hub:

@@ -2,7 +2,7 @@
 
 One key is in one task, so a key with a share s of the work of T tasks makes its task do 1 + s (T - 1) times the mean, if the other keys are
 even. Divided into T parts, by the positions of the rows of one side, its pairs are even too; the rows of its other side are in every part. So the
-side with more rows is divided, and a key with few pairs and rows to divide, compared with what is copied, stays in one place.
+side with most rows is divided, and a key with few combinations and rows to divide, compared with the rows of all other sides, which are copied, stays in one place.
 Measurements are averaged over epochs, each counting for half of what all later ones do, so that one burst alone decides little.
 Source: the skewed keys of parallel hash joins (DeWitt, Naughton, Schneider, Seshadri 1992: subset-replicate), for windows, with keys that change.
 """
@@ -29,11 +29,11 @@ _COLD: Final = 0.125
 _COPIED: Final = 2
 """The rows and pairs that are divided are at least so many times the rows that are copied."""
 _TURNED: Final = 2
-"""The other side is divided once it has so many times the rows."""
+"""Another side is divided once it has so many times the rows."""
 
 
 class Division(NamedTuple):
-    """The rows of side `spread` are in `parts` parts, those of the other side in each; 1: all in one place."""
+    """The rows of side `spread` are in `parts` parts, those of the others in each; 1: all in one place."""
 
     spread: int
     parts: int
@@ -56,13 +56,14 @@ class _Average:
 
     @property
     def spread(self) -> int:
-        """The side with more rows; of equals the first."""
+        """The side with most rows; of equals the first."""
         return self.rows.index(max(self.rows))
 
     @property
     def is_worth_it(self) -> bool:
         """Whether much is divided for what is copied."""
-        return max(self.rows) + self.compared >= _COPIED * min(self.rows)
+        divided = max(self.rows)
+        return divided + self.compared >= _COPIED * (sum(self.rows) - divided)
 
     def take(self, seen: HeavyKey) -> None:
         """Half of the average becomes that of another epoch."""

@@ -23,7 +23,7 @@ from headrace.operators.base.group_codes import SLOTS, Ints, flat, ints
 from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, BaseOperator, Scanned, Sections
 from headrace.operators.base.union_positions import input_number
 from headrace.operators.joins.hot_keys.key_layouts import SplitKey
-from headrace.operators.joins.hot_keys.routing import Routed, probes_of, routed, split_keys
+from headrace.operators.joins.hot_keys.routing import Routed, probes_of, routed, side_section, split_keys
 from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline, columns_read
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import in_order, key_hashes, usable
@@ -182,7 +182,7 @@ class JoinOperator(BaseOperator):
         return JoinScanner(self)
 
     def arrived(self, deltas: Sequence[Sections], *, probes: bool = False) -> list[pa.Table | None]:
-        """The new rows of each side, in order; None if there are none. `probes`: those that are not stored."""
+        """The new rows of each side, in order; None if there are none. `probes`: those of former layouts."""
         sections = map(probes_of, self.sections) if probes else self.sections
         by_side = (
             [delta[side] for delta in deltas if side in delta and delta[side].num_rows] for side in sections
@@ -251,7 +251,7 @@ class JoinOperator(BaseOperator):
         stored = frozenset(tables[0].column_names).intersection(*(table.column_names for table in tables))
         names = [name for name in tables[0].column_names if name in stored]  # earlier versions stored more
         rows = in_order([table.select(names) for table in tables])
-        return self.needed(rows, self.sections.index(section), advance)
+        return self.needed(rows, self.sections.index(side_section(section)), advance)
 
 
 def join_lines(operator: JoinOperator, *, changes: bool) -> Iterator[str]:

@@ -10,7 +10,7 @@ New rows of a side probe the SteMs of the others (`two_phases`), in an order of 
 rows of this epoch, those of the sides after it without. So each combination is found from exactly one of its rows, the
 one of the last side that has a new row in it, and the order in which SteMs are probed changes the cost, never the answer.
 The order follows what rows have no partner in, from epoch to epoch (`probe_profiles`; decision 49).
-Rows of hot keys are in parts, each a key of its own (`hot_keys`; decision 80); those sent to former parts only probe what is stored there.
+Rows of hot keys are in parts, each a key of its own (`hot_keys`; decisions 80 and 93); those sent to former parts probe what is stored there.
 A row is stored while any *other* stream may still bring a row to join it with; a row already below the punctuation of all
 others is never stored.
 Sources: Viglas, Naughton, Burger 2003 (MJoin); Babu 2005, chapter 5; Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2), of which two sides are
@@ -38,8 +38,9 @@ from headrace.operators.base.operator import SLOT, Advance, Sections, Step
 from headrace.operators.joins.caches.cached_join import CachedJoin
 from headrace.operators.joins.caches.caching import Caching
 from headrace.operators.joins.caches.caching import in_force as in_force_caching
+from headrace.operators.joins.hot_keys.former_layouts import of_former_layouts, with_own_rows
 from headrace.operators.joins.hot_keys.key_work import FEWEST, KeyWork
-from headrace.operators.joins.hot_keys.routing import share_a_hash
+from headrace.operators.joins.hot_keys.routing import probes_of, share_a_hash
 from headrace.operators.joins.join_side import (
     JoinOperator,
     JoinSpec,
@@ -140,11 +141,14 @@ class WindowJoin(JoinOperator):
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
         counts, profiles, met_keys = ProbeCounts(), in_force(), list[Ints]()
-        key_work = _measured(advance) if self.divides_keys and profiles.measures else None
+        key_work = self._key_work(advance) if self.divides_keys and profiles.measures else None
         probes = self.arrived(deltas, probes=True) if advance.split_keys else []
+        stored_probes = self._stored_probes(runs, advance) if advance.split_keys else {}
         apart = self._shares_hashes((*new_rows, *probes), stems, advance)
         for index, rows in enumerate(probes):
-            made, seen = self._met(rows, index, stems, apart=apart)
+            if rows is None:
+                continue
+            made, seen = self._met(rows, index, stems, stored_probes, apart=apart)
             tables, rejected = [*tables, *(each for each, _ in made)], [*rejected, *_failures(made)]
             counts = counts.plus(seen.probes, seen.candidates)
         cached = CachedJoin(self.spec, stems, self._hold_together, self._partners, self._caching())
@@ -167,6 +171,7 @@ class WindowJoin(JoinOperator):
                 if self.adapts and profiles.measures and probing.rows:
                     profiles.add(name_of_side(self.id, index), probing.observation())
                 counts = counts.plus(sum(probing.probed) + probing.profiled, probing.compared)
+                counts = counts.plus(*cached.used)
             new = rows if rows is not None and searching is arrived else Sorted.of(arrived, lookback)
             rejected += [] if advance.split_keys else self.compare_keys(new, index, stems)
             cached.add(new, index, emitted)
@@ -177,7 +182,7 @@ class WindowJoin(JoinOperator):
             monitor.advanced(rows_of, stored_rows, punctuations, self.bounds_in_force)
         if key_work is not None and (heavy := key_work.heavy()):
             profiles.heavy[self.id] = heavy
-        state = self.new_state(new_rows, advance)
+        state = self.new_state(new_rows, advance) | self._probes_to_store(probes, advance)
         tables += self.began(runs, deltas, state)
         results = pa.concat_tables(tables) if tables else None
         sample = None
@@ -197,26 +202,64 @@ class WindowJoin(JoinOperator):
 
     @property
     def divides_keys(self) -> bool:
-        """Whether it joins two streams, and stores rows for a known time by the hash of their key alone. All rows without a key are one."""
+        """Whether it stores rows for a known time by the hash of their key alone. All rows without a key are one."""
         by_hash = self.most_rows is None and not self.heeds_key_promises and not self.spec.grows
-        return by_hash and len(self.spec.sides) == 2 and self.longest_stored is not None
+        return by_hash and self.longest_stored is not None
 
     def slot_of_key(self, key_hash: int) -> int:
         """That of its hash; of rows without a key the join's own."""
         return key_hash % SLOTS if self.spec.sides[0].keys else self.spec.slot
 
+    @property
+    def stores_probes(self) -> bool:
+        """Whether rows that are sent to former layouts are found there by later ones: of two sides one row is the layout's own."""
+        return len(self.spec.sides) > 2
+
+    def _stored_probes(self, runs: Sequence[Sections], advance: Advance) -> dict[int, Stem]:
+        """By side the rows that earlier epochs sent to layouts which have not ended."""
+        stems = dict[int, Stem]()
+        for index, (side, section) in enumerate(zip(self.spec.sides, self.sections, strict=True)):
+            name = probes_of(section)
+            tables = [of_former_layouts(run[name], advance.split_keys) for run in runs if name in run]
+            stems[index] = Stem(pieces(tables, side.lookback), side.longest)
+        return stems
+
+    def _probes_to_store(self, probes: Sequence[pa.Table | None], advance: Advance) -> dict[str, pa.Table]:
+        """The sections of rows sent to former layouts that later rows may be joined with."""
+        if not self.stores_probes:
+            return {}
+        return {
+            probes_of(self.sections[index]): needed
+            for index, rows in enumerate(probes)
+            if rows is not None and (needed := self.needed(rows, index, advance)).num_rows
+        }
+
     def _met(
-        self, rows: pa.Table | None, index: int, stems: Mapping[int, Stem], *, apart: bool
+        self, rows: pa.Table, index: int, own: Mapping[int, Stem], probes: dict[int, Stem], *, apart: bool
     ) -> tuple[list[tuple[pa.Table, Rejected | None]], ProbeCounts]:
-        """The combinations of rows of a side with those stored of the other, and what their search took: the rows are not stored."""
-        if rows is None:
-            return [], ProbeCounts()
+        """The combinations of rows of a side that are sent to former layouts with an own row of these, and what their search took. From now on the rows
+        are among the `probes`.
+        """
         new, made = Sorted.of(rows, self.spec.sides[index].lookback), list[tuple[pa.Table, Rejected | None]]()
-        probing, probed = self._probing(index, stems), {**stems, index: Stem((new,), None)}
-        for combinations in probing.combinations(new, index):
-            found = _of_one_slot(combinations, probed) if apart else combinations
-            made.append(self.emitted(found, probed)[:2])
-        return made, ProbeCounts(sum(probing.probed), probing.compared)
+        counts = ProbeCounts()
+        for first, stems in with_own_rows(own, probes, index):
+            others, probed = tuple(stems), {**stems, index: Stem((new,), None)}
+            order = sorted(
+                range(len(others)), key=lambda place: (others[place] != first, stems[others[place]].rows)
+            )
+            in_order = OrderInForce(tuple(order), 0.0)
+            probing = Probing(stems, others, in_order, self._hold_together, self._partners)
+            for combinations in probing.combinations(new, index):
+                found = _of_one_slot(combinations, probed) if apart else combinations
+                made.append(self.emitted(found, probed)[:2])
+            counts = counts.plus(sum(probing.probed), probing.compared)
+        if self.stores_probes:
+            probes[index] = Stem((*probes[index].pieces, new), probes[index].longest)
+        return made, counts
+
+    def _key_work(self, advance: Advance) -> KeyWork:
+        """The work of keys: of any number of rows, once some are divided."""
+        return KeyWork(len(self.spec.sides), 1 if advance.split_keys else FEWEST)
 
     def _shares_hashes(
         self, new_rows: Sequence[pa.Table | None], stems: Mapping[int, Stem], advance: Advance
@@ -378,15 +421,10 @@ class WindowJoin(JoinOperator):
         return pa.table({**{name: pa.array(values) for name, values in head.items()}, **stored})
 
 
-def _measured(advance: Advance) -> KeyWork:
-    """The work of the keys of two sides: of any number of rows, once some are divided."""
-    return KeyWork(2, 1 if advance.split_keys else FEWEST)
-
-
 def _of_one_slot(combinations: Combinations, stems: Mapping[int, Stem]) -> Combinations:
     """The combinations of rows of one slot: of equal hashes, those of one key."""
-    left, right = (stems[side].columns((SLOT,), rows)[SLOT] for side, rows in combinations.rows.items())
-    return combinations.where(left.to_numpy() == right.to_numpy())
+    slots = [stems[side].columns((SLOT,), rows)[SLOT].to_numpy() for side, rows in combinations.rows.items()]
+    return combinations.where(np.logical_and.reduce([slots[0] == other for other in slots[1:]]))
 
 
 def _failures(made: Sequence[tuple[pa.Table, Rejected | None]]) -> Iterator[Rejected]:

@@ -87,7 +87,7 @@ def explain_adaptive(home: Home, name: str, form: Form = "text") -> str:
     return "\n".join(lines) or (
         f"nothing in {name} adapts: an order matters to two or more conditions of WHERE, one of them costly "
         "(a Python function, a regular expression, IN over a relation), and to joins of three or more streams by one key; constraints "
-        "are found by joins of windows, once 1000 pairs have been joined; hot keys of joins of two streams are divided between tasks"
+        "are found by joins of windows, once 1000 pairs have been joined; hot keys of joins of streams are divided between tasks"
     )
 
 

@@ -90,6 +90,11 @@ class CachedJoin:
         of_all = {*chosen, *(side for sides in chosen.values() for side in sides)}
         return chosen if all(side < len(self.spec.sides) for side in of_all) else {}
 
+    @property
+    def used(self) -> tuple[int, int]:
+        """How many rows of the last side looked up a cache, and how many of its combinations they were compared with."""
+        return self._seen.lookups, self._seen.matched
+
     # --------------------------------------------------------------------------------------------------- look-ups
 
     def combinations(self, probing: Probing, new: Sorted, side: int) -> Iterator[Combinations]:
@@ -103,14 +108,19 @@ class CachedJoin:
         if self._is_too_much(new, cache):
             yield from self._without_cache(probing, new, side)
             return
+        see, probing.see = probing.see, None
         if new.rows >= _LEAST:
             for _ in self._without_cache(probing, _some(new), side):
                 pass
-        rest = [other for other in probing.others if other not in sides]
+        rest, work = [other for other in probing.others if other not in sides], np.zeros(new.rows, np.int64)
         for start in range(0, new.rows, _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             for matched in self._looked_up(cache, new, part, side):
+                if see is not None:
+                    work += np.bincount(matched.rows[side], minlength=new.rows)
                 yield from self._extended(matched, new.hash, side, rest)
+        if see is not None:
+            see(new.hash, work)
 
     def _without_cache(self, probing: Probing, new: Sorted, side: int) -> Iterator[Combinations]:
         """Search all others, and note what that takes."""

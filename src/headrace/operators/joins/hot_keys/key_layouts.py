@@ -1,12 +1,13 @@
-"""Layouts of the rows of one key of a join of two streams: all in one place, or divided into parts that different tasks own.
+"""Layouts of the rows of one key of a join: all in one place, or divided into parts that different tasks own.
 
 A part is a key of its own for all that stores and searches rows: it has a hash and a slot. Each row of the *spread* side is in one part, by
-its position; each row of the other side is in all of them. So two rows of different sides meet in exactly one part.
+its position; each row of the other sides is in all of them. So rows of all sides, one of each, meet in exactly one part.
 
 A layout changes between two epochs, and no stored row is moved. New rows are stored as the new layout has it. To the parts of former layouts
-they are sent as *probes*: they meet the rows that are stored there, not each other, and are not stored themselves. A former layout ends once the
-punctuation has passed the last instant at which a row that is stored in it can be joined. Of two rows of different epochs the earlier one is
-stored in one layout, which the later one is sent to while it matters: so every pair is made once, whatever layouts follow each other.
+they are sent as *probes*: they meet the rows that are stored there, not each other alone. A former layout ends once the punctuation has passed the last
+instant at which a row that is stored in it can be joined. Of the rows of a combination the earliest layout has all: its own ones, and those of later layouts
+as probes, while it matters. There it is made, and nowhere else, whatever layouts follow each other. Of two sides, probes need not be stored:
+one row is the layout's own, and the other one new. Of more sides they are (`former_layouts`).
 """
 
 from __future__ import annotations
@@ -95,10 +96,14 @@ class SplitKey:
     def changed_to(self, layout: KeyLayout, last: Instant) -> SplitKey:
         """The key with another layout in force; `last` is the greatest event time of its rows so far.
 
-        A former layout with the same parts is in force again, with the rows that it has.
+        A former layout with the same parts is in force again, with the rows that it has: where probes are not stored, of two sides.
         """
         ended = (*self.former, replace(self.current, last=last))
         return SplitKey(self.key, (*(one for one in ended if one.hashes != layout.hashes), layout))
+
+    def has_former(self, layout: KeyLayout) -> bool:
+        """Whether a former layout has the same parts."""
+        return any(one.hashes == layout.hashes for one in self.former)
 
     def without_ended(self, punctuation: Instant, longest: Duration) -> SplitKey:
         """The key without former layouts of which no row is joined any more; none holds longer than `longest`."""

@@ -20,16 +20,23 @@ from headrace.operators.rows.sorted_rows import HASH, Sorted
 
 SplitKeys: TypeAlias = Mapping[str, tuple[SplitKey, ...]]
 """By join, its keys with layouts of their own."""
+LAYOUT: Final = "__layout"
+"""The column of a probe with the first epoch of the former layout that it is sent to."""
 _PROBES: Final = " probes"
 
 
 def probes_of(section: str) -> str:
-    """The section of a delta with the rows that only probe what is stored, by that of the side's rows."""
+    """The section with the rows that are sent to former layouts, by that of the side's rows."""
     return section + _PROBES
 
 
+def side_section(section: str) -> str:
+    """The section of the rows of a side, by that or by the section of its probes."""
+    return section.removesuffix(_PROBES)
+
+
 class Routed(NamedTuple):
-    """The rows of a batch, to be stored or only to probe."""
+    """The rows of a batch in the layouts in force, and as probes of former ones."""
 
     stored: list[pa.Table]
     probes: list[pa.Table]
@@ -49,8 +56,14 @@ def routed(rows: pa.Table, side: int, positions: Ints, keys: Sequence[SplitKey])
         numbers = np.flatnonzero(key_of == key.key)
         if len(numbers):
             result.stored.append(_in_parts(rows, numbers, positions, side, key.current))
-            result.probes.extend(_in_parts(rows, numbers, positions, side, one) for one in key.former)
+            result.probes.extend(_probes(rows, numbers, positions, side, one) for one in key.former)
     return result
+
+
+def _probes(rows: pa.Table, numbers: Ints, positions: Ints, side: int, former: KeyLayout) -> pa.Table:
+    """Some of the rows in the parts of a former layout, which they name."""
+    sent = _in_parts(rows, numbers, positions, side, former)
+    return sent.append_column(LAYOUT, pa.array(np.full(sent.num_rows, former.since)))
 
 
 def _in_parts(rows: pa.Table, numbers: Ints, positions: Ints, side: int, layout: KeyLayout) -> pa.Table:

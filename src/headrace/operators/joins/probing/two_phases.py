@@ -63,7 +63,7 @@ class Probing:
     partners: Callable[[Ints, Ints], Bounds]
     fixed: bool = False
     see: Callable[[Ints, Ints], None] | None = None
-    """Takes in new rows in order of their hashes, and how many rows of the first side each is compared with."""
+    """Takes in new rows in order of their hashes, and how many rows are compared with each and with its combinations."""
     rows: int = 0
     compared: int = 0
     made: int = 0
@@ -72,6 +72,8 @@ class Probing:
     probed: list[int] = field(init=False)
     dropped: list[int] = field(init=False)
     patterns: dict[int, int] = field(default_factory=dict)
+    _work: Ints = field(init=False)
+    """Of the new rows that have partners everywhere: how many rows were compared with them."""
 
     def __post_init__(self) -> None:
         self.probed, self.dropped = [0] * len(self.others), [0] * len(self.others)
@@ -85,13 +87,17 @@ class Probing:
             at, until, hashes = new.at[part], new.until(part), new.hash[part]
             self.rows += len(at)
             whole, candidates = self._whole(at, until, hashes)
-            if not len(whole):
-                continue
-            counts = {other: of_side.counts for other, of_side in candidates.items()}
-            order = list(candidates) if self.fixed else fewest_first(counts)
-            alone = Combinations(at[whole], until[whole], {side: np.arange(len(whole))})
-            for combined in self._extended(alone, candidates, side, order):
-                yield combined.renumbered(side, whole + start)
+            self._work = np.zeros(len(whole), np.int64)
+            if len(whole):
+                counts = {other: of_side.counts for other, of_side in candidates.items()}
+                order = list(candidates) if self.fixed else fewest_first(counts)
+                alone = Combinations(at[whole], until[whole], {side: np.arange(len(whole))})
+                for combined in self._extended(alone, candidates, side, order):
+                    yield combined.renumbered(side, whole + start)
+            if self.see is not None:
+                work = np.zeros(len(at), np.int64)
+                work[whole] = self._work
+                self.see(hashes, work)
 
     def _whole(self, at: Ints, until: Ints, hashes: Ints) -> tuple[Ints, dict[int, Found]]:
         """The rows that have a partner in every other side, and by side what is found for them."""
@@ -126,8 +132,6 @@ class Probing:
             if left < len(rows):
                 rows = rows[has_partners]
                 bounds, keys = (low[rows], high[rows]), hashes[rows]
-        if self.see is not None:
-            self.see(hashes, reached[0].found.counts)
         self._sample(reached, all_bounds, hashes)
         return reached
 
@@ -173,6 +177,9 @@ class Probing:
             return
         side, *rest = order
         of_known = candidates[side] if len(known.rows) == 1 else candidates[side].of(known.rows[origin])
+        if self.see is not None:
+            work = np.bincount(known.rows[origin], of_known.counts, len(self._work))
+            self._work += work.astype(np.int64)
         for extended, compared in self.stems[side].extend(known, of_known, side):
             self.compared += compared
             together = extended.where(self.hold_together(extended.at, extended.until))

@@ -48,7 +48,10 @@ def task_loads(receipts: Sequence[StateReceipt], manifest: Manifest) -> dict[str
 def _changed(
     join: Operator, keys: Iterable[SplitKey], wanted: dict[int, Division], since: int, last: Instant
 ) -> list[SplitKey]:
-    """The keys of a join with other layouts from epoch `since` on; `last` is the greatest event time of its rows so far."""
+    """The keys of a join with other layouts from epoch `since` on; `last` is the greatest event time of its rows so far.
+
+    Where probes are stored, a key is in one place again only once its rows of before it was divided have ended: rows of one place are not divided by epochs.
+    """
     known = {key.key: key for key in keys}
     for key, division in wanted.items():
         slot = join.slot_of_key(key)
@@ -57,7 +60,8 @@ def _changed(
         layout = undivided(key, slot, since)
         if division.parts > 1:
             layout = divided(key, division.spread, division.parts, since, taken)
-        known[key] = before.changed_to(layout, last)
+        if len(join.joined_sides) == 2 or not before.has_former(layout):
+            known[key] = before.changed_to(layout, last)
     return list(known.values())
 
 
