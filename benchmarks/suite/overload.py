@@ -38,6 +38,8 @@ USUAL, CAPACITY = 0.4, 1000.0
 OTHERS = 0.06
 """The part of the cost of a row that no query has: reading and archiving it."""
 MIXES = 10
+FLOODS: Final = (1.5, 2.0, 3.0, 5.0)
+"""Rows in the flood, by what the hub can take."""
 _POLICIES: Final[Mapping[str, type[Control]]] = {
     "QOS": Control,
     "random dropping": EqualShares,
@@ -48,14 +50,33 @@ _TOLERANT: Final = UtilityGraph(((0.0, 1.0), (0.75, 0.9), (0.95, 0.8)))
 _LINEAR: Final = UtilityGraph(((0.0, 1.0), (1.0, 0.0)))
 _LARGE: Final = Importance("v", (10.0, 100.0), (0.1, 0.5, 1.0))
 Queries = Mapping[str, SimulatedQuery]
+Utilities = dict[tuple[str, float], float]
+"""By policy and flood."""
 
 
 def overload(rows: int, rounds: int) -> Report:
     """One run of each policy, which is exact on the simulated clock; `rows` and `rounds` do not matter."""
     del rows, rounds
+    table, utilities = _compared()
+    gains = _gains()
+    ratios = _ratios(utilities, gains, max(row["most_in_a_minute"] for row in table))
+    bars = [
+        Bar(f"{name}, {times:g}x", utility, "ours" if name == "QOS" else "yardstick")
+        for (name, times), utility in utilities.items()
+    ]
+    assert __doc__ is not None
+    notes = [
+        __doc__.strip(),
+        f"Random mixes: {min(gains):.2f} to {max(gains):.2f} times random dropping.",
+    ]
+    return Report("overload", "Utility in a flood", table, ratios, bars, "utility of 18", notes)
+
+
+def _compared() -> tuple[list[dict[str, Any]], Utilities]:
+    """Each policy in floods of each size: rows of the page, and utilities on average over the flood."""
     table: list[dict[str, Any]] = []
-    utilities: dict[tuple[str, float], float] = {}
-    for times in (1.5, 2.0, 3.0, 5.0):
+    utilities: Utilities = {}
+    for times in FLOODS:
         for name, policy in _POLICIES.items():
             hub = flooded(policy, monitoring(), times)
             utilities[name, times] = hub.utility / FLOOD
@@ -69,41 +90,38 @@ def overload(rows: int, rounds: int) -> Report:
                     "most_in_a_minute": most_in_a_minute(hub.points),
                 }
             )
-    valued, plain = reports(), {name: without_importance(query) for name, query in reports().items()}
-    by_value = _worth(flooded(Control, valued, 3.0), valued) / _worth(flooded(Control, plain, 3.0), valued)
+    return table, utilities
+
+
+def _gains() -> list[float]:
+    """Utility at five times the capacity to that of random dropping, of each mix of queries drawn at random."""
     mixes = [drawn(seed) for seed in range(MIXES)]
-    gains = [flooded(Control, mix, 5.0).utility / flooded(EqualShares, mix, 5.0).utility for mix in mixes]
-    most = max(row["most_in_a_minute"] for row in table)
-    ratios = [
-        Ratio(
-            "5x: utility to that of random dropping",
-            utilities["QOS", 5.0] / utilities["random dropping", 5.0],
-            1.3,
-        ),
-        Ratio(
-            "5x: utility to that of backpressure", utilities["QOS", 5.0] / utilities["backpressure", 5.0], 2
-        ),
-        Ratio(
-            "1.5x: utility to that of random dropping",
-            utilities["QOS", 1.5] / utilities["random dropping", 1.5],
-            1,
-        ),
+    return [flooded(Control, mix, 5.0).utility / flooded(EqualShares, mix, 5.0).utility for mix in mixes]
+
+
+def _by_value() -> float:
+    """Utility of reports where the rows that count least are dropped first, to that where any are."""
+    valued = reports()
+    plain = {name: without_importance(query) for name, query in valued.items()}
+    return _worth(flooded(Control, valued, 3.0), valued) / _worth(flooded(Control, plain, 3.0), valued)
+
+
+def _ratios(utilities: Utilities, gains: list[float], most: int) -> list[Ratio]:
+    """What the page is to show; `most` is the greatest number of changes of shares in a minute."""
+
+    def to(policy: str, times: float, least: float) -> Ratio:
+        name = f"{times:g}x: utility to that of {policy}"
+        return Ratio(name, utilities["QOS", times] / utilities[policy, times], least)
+
+    by_value = "3x, reports alone: utility by importance of values to dropping any of their rows"
+    return [
+        to("random dropping", 5.0, 1.3),
+        to("backpressure", 5.0, 2),
+        to("random dropping", 1.5, 1),
         Ratio(f"5x: median of {MIXES} random mixes to random dropping", statistics.median(gains), 1),
-        Ratio(
-            "3x, reports alone: utility by importance of values to dropping any of their rows", by_value, 1
-        ),
+        Ratio(by_value, _by_value(), 1),
         Ratio("changes of shares in a minute", most, 60 / PATIENCE_SECONDS, at_most=True),
     ]
-    bars = [
-        Bar(f"{name}, {times:g}x", utility, "ours" if name == "QOS" else "yardstick")
-        for (name, times), utility in utilities.items()
-    ]
-    assert __doc__ is not None
-    notes = [
-        __doc__.strip(),
-        f"Random mixes: {min(gains):.2f} to {max(gains):.2f} times random dropping.",
-    ]
-    return Report("overload", "Utility in a flood", table, ratios, bars, "utility of 18", notes)
 
 
 def flooded(policy: type[Control], queries: Queries, times: float) -> SimulatedHub:
