@@ -1,7 +1,8 @@
 """The rate at which a hub saturates, as it predicts it and as measured.
 
 Three hubs without a JVM, with queries WITH QOS. Small epochs at a low rate are measured, as in every hub, and the rate is predicted at
-which no time is left. Then rows wait, and the hub processes them as fast as it can. A row costs what the line through epochs
+which no time is left. Then rows wait for a second and a half of processing or more, by what is predicted, and the hub processes them as fast
+as it can. A row costs what the line through epochs
 of different sizes rises by: what an epoch costs by itself does not count.
 """
 
@@ -11,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping
+from math import ceil
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +43,9 @@ SIZES: Final = (20_000, 50_000, 100_000, 30_000, 80_000, 40_000, 150_000, 60_000
 LARGE: Final = 200_000
 """Rows of the batches that wait."""
 BATCHES: Final = 25
+"""The least number of them."""
+LASTS: Final = 1.5
+"""Seconds of processing that wait, at the predicted rate: in less, what an epoch costs by itself is a part of what is measured."""
 
 
 def saturation(rows: int, rounds: int) -> Report:
@@ -88,8 +93,8 @@ def _measured(texts: Mapping[str, str]) -> tuple[float, float]:
             hub.catch_up()
             sent += size
         predicted = hub.status()["overload"]["saturation"]
-        batches = [_batch(sent + LARGE * number, LARGE) for number in range(BATCHES)]
-        return predicted, _rate(hub, batches)
+        count = max(BATCHES, ceil(LASTS * predicted / LARGE))
+        return predicted, _rate(hub, [_batch(sent + LARGE * number, LARGE) for number in range(count)])
 
 
 def _rate(hub: Hub, batches: list[pa.Table]) -> float:
