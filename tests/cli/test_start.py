@@ -315,5 +315,5 @@ def test_a_run_on_the_local_engine_loads_few_modules(tmp_path: Path) -> None:
     ]
     assert not others & {"asyncio", "difflib"}
     assert not [name for name in loaded if name.startswith("headrace.operators.row_windows.")]
-    assert sum(name.startswith("headrace") for name in loaded) <= 654
-    assert len(loaded) <= 952
+    assert sum(name.startswith("headrace") for name in loaded) <= 655
+    assert len(loaded) <= 953
