@@ -19,7 +19,7 @@ from headrace.algebra.expressions.correlated import depends_on
 from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Named
 from headrace.algebra.query import Aggregate, Filter, Node, Project, Query, Windowed
 from headrace.algebra.windows.window import TimeSlide
-from headrace.operators.aggregates.synopsis_aggregates import is_synopsis
+from headrace.operators.aggregates.synopsis_calls import is_synopsis
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import windows_answer

@@ -21,7 +21,6 @@ from headrace.dataclass import dataclass
 from headrace.operators.aggregates import aggregate_calls
 from headrace.operators.aggregates.aggregate_calls import Answer, lift
 from headrace.operators.aggregates.cell_table import Layout, WindowCells, fresh_slots
-from headrace.operators.aggregates.group_comparisons import compared
 from headrace.operators.aggregates.holistic import Histogram, lower_by_value
 from headrace.operators.base.block_codes import blocks_seen, by_block_and_group
 from headrace.operators.base.group_codes import Ints, flat, group, picked
@@ -135,6 +134,8 @@ def columns_of_cells(
             assert argument is not None
             lowered = lower_distinct(item.call, argument, distinct[argument], chunk.rows)
         elif item.call.against:
+            from headrace.operators.aggregates.group_comparisons import compared  # noqa: PLC0415 - of sketches
+
             lowered = compared(item.call, chunk.answer, columns)
         else:
             lowered = aggregate_calls.lower(item.call, chunk.answer)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Lowered
-from headrace.operators.aggregates.synopsis_aggregates import as_json
+from headrace.operators.aggregates.synopsis_calls import as_json
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.sort_ranks import sort_rank
 from headrace.schema import to_arrow

@@ -1,20 +1,19 @@
 """Aggregates by sketches (`approx_distinct`, `approx_percentile`, `approx_top_k`, `l2_norm` within a bound, comparisons
-with the row's own group): which calls they are, the sketches of each, and (but for comparisons) its value or error
-bound.
+with the row's own group): the sketches of each call, and (but for comparisons) its value or error bound. It is
+imported with the first such call; which calls they are: `synopsis_calls`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.expressions.aggregates import SKETCHED, AggregateCall, NamedAggregate
+from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Call, Case, Expression, Literal
+from headrace.operators.aggregates.synopsis_calls import as_json
 from headrace.operators.partials.encoding import Encoding, PartialColumn, synopsis_partial
 from headrace.operators.partials.partial import Column
 from headrace.operators.partials.synopsis_partial import Synopsis
@@ -25,30 +24,6 @@ from headrace.synopses.sketches.rank_sketch import Ranking, decode
 from headrace.synopses.sketches.sampled_ranks import SampledRanking
 from headrace.synopses.sketches.sketch_kind import Kind
 from headrace.synopses.sketches.stable_sketch import StableSketch
-
-
-def is_synopsis(call: AggregateCall) -> bool:
-    """Whether the aggregate has a synopsis in every pane."""
-    return (
-        call.function in SKETCHED
-        or bool(call.against)
-        or (call.function == "l2_norm" and call.within is not None)
-    )
-
-
-def uses_synopses(aggregates: Iterable[NamedAggregate]) -> bool:
-    """Whether one of the aggregates has a synopsis."""
-    return any(is_synopsis(item.call) for item in aggregates)
-
-
-def with_doubled_errors(aggregates: Sequence[NamedAggregate], doubled: int) -> tuple[NamedAggregate, ...]:
-    """The aggregates whose synopses have so many times doubled errors; those that compare rows with their group stay as they are."""
-    return tuple(
-        replace(item, call=replace(item.call, doubled=doubled))
-        if is_synopsis(item.call) and not item.call.against
-        else item
-        for item in aggregates
-    )
 
 
 def synopses_of(call: AggregateCall, argument: Expression) -> tuple[PartialColumn, ...]:
@@ -126,14 +101,3 @@ def lower_synopsis(call: AggregateCall, partial_column: PartialColumn, blobs: Co
     else:
         values = decode(blobs).quantile(call.share)[call.part == "bound"]
     return pa.array(np.where(nothing, 0.0, values), mask=nothing)
-
-
-def as_json(cells: Sequence[Sequence[tuple[str, int]]]) -> pa.Array:
-    """Values with counts as JSON texts; NULL for none."""
-    texts = [
-        json.dumps([{"item": text, "count": number} for text, number in items], ensure_ascii=False)
-        if items
-        else None
-        for items in cells
-    ]
-    return pa.array(texts, pa.string())

@@ -29,7 +29,7 @@ from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Column
 from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
-from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
+from headrace.operators.aggregates.synopsis_calls import uses_synopses
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import QUERY_NUMBER, Operator

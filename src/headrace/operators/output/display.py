@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from headrace.algebra.expressions.correlated import levels
 from headrace.algebra.expressions.expression import Named
@@ -14,8 +14,10 @@ from headrace.algebra.expressions.expression_text import show
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.rows.row_pipeline import RowStep
-from headrace.synopses.histograms.canonical_form import Form
 from headrace.time import render_duration
+
+if TYPE_CHECKING:
+    from headrace.synopses.histograms.canonical_form import Form
 
 MANY: Final = 1_000_000
 """The rows of a group in a window for which the size of an exponential histogram is shown."""

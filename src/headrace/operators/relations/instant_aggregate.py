@@ -19,7 +19,7 @@ from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import lift
 from headrace.operators.aggregates.cell_table import KEY, fresh_slots, merge
 from headrace.operators.aggregates.group_by import Grouped
-from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
+from headrace.operators.aggregates.synopsis_calls import uses_synopses
 from headrace.operators.base.due import first_settles, waiting_settle
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator, Sections, Step

@@ -15,7 +15,7 @@ from typing import Literal as Choice
 import pyarrow as pa
 
 from headrace.dataclass import dataclass
-from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
+from headrace.operators.aggregates.synopsis_calls import uses_synopses
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import Operator, Scanner

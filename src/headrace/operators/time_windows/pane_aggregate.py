@@ -23,7 +23,7 @@ from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import KEY, Layout, merge
 from headrace.operators.aggregates.fitted_cells import fitted
 from headrace.operators.aggregates.group_by import Grouped
-from headrace.operators.aggregates.synopsis_aggregates import uses_synopses, with_doubled_errors
+from headrace.operators.aggregates.synopsis_calls import uses_synopses, with_doubled_errors
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import (

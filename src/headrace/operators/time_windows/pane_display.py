@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.algebra.expressions.expression_text import show
-from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
+from headrace.operators.aggregates.synopsis_calls import uses_synopses
 from headrace.operators.base.operator import QUERY_NUMBER
 from headrace.operators.output.display import argument, keys, steps_up
 from headrace.operators.panes.adaptive_panes import EVERY_ROW, partial_bytes, row_bytes, sparse_group_limit
