@@ -16,7 +16,7 @@ from headrace.cli.signals import Interrupts
 from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.language.statements.parse_script import parse_script
-from headrace.runtime.home.quick_start import importing, leave_pandas_out
+from headrace.runtime.home.quick_start import importing, leave_masked_arrays_out, leave_pandas_out
 from headrace.runtime.hub import opening
 from headrace.server import open_or_connect
 
@@ -56,12 +56,18 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
             )
             if options.local and not persistent:  # a new home has no functions of users
                 leave_pandas_out()
+                leave_masked_arrays_out()
             with importing():
                 open_hub = (
                     open_or_connect.open_hub if persistent else opening.open_hub
                 )  # no one knows a temporary home
                 hub = open_hub(
-                    home, cores=options.cores, local=options.local, brief=options.once, memory=options.memory
+                    home,
+                    cores=options.cores,
+                    local=options.local,
+                    brief=options.once,
+                    temporary=not persistent,
+                    memory=options.memory,
                 )
                 stop.when_requested(hub.give_up_start)
                 stack.enter_context(hub)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from headrace.catalog.catalog import Catalog, is_of_query
 from headrace.dataclass import dataclass
 from headrace.errors import AlreadyPublished, StoreError, outcome_unless_known
+from headrace.store.files.disk import Disk
 from headrace.store.files.filesystem import LocalStore, MissingFile
 from headrace.store.logs.manifest import Manifest, ManifestLog
 from headrace.store.logs.radix_list import RadixList
@@ -44,12 +45,12 @@ class Home:
     """Ids of the appends to the query log that are in the catalog."""
 
     @staticmethod
-    def at(path: Path) -> Home:
-        """The home in a folder, with its current catalog.
+    def at(path: Path, disk: Disk | None = None) -> Home:
+        """The home in a folder, with its current catalog; `disk`: how it is written (default: each file is synced).
 
         Raises `UserError` when this program does not read its format.
         """
-        store = LocalStore(str(path))
+        store = LocalStore(str(path), disk)
         require_format(store)
         home = Home(store, ManifestLog(store), RecordLog(store, QUERY_LOG), RecordLog(store, INGEST_LOG))
         home.refresh()

@@ -1,27 +1,67 @@
 """Faster imports at the start of a short command: a block that imports without garbage collection, and a first use of Arrow
-that does not import pandas.
+that imports neither pandas nor masked arrays.
 
 Cycles are not collected: modules are no garbage. Arrow does not import pandas, which it would with the first array, to recognise
-series: it takes as long as numpy and Arrow together. numpy's library for matrices starts no threads, as in Spark's workers.
+series: it takes as long as numpy and Arrow together; nor masked arrays, to recognise these. It makes no help texts of the options of its
+functions, which takes half of the time of their import. numpy's library for matrices starts no threads, as in Spark's workers.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Final
 
 from headrace.runtime.home.gc_control import collector_disabled, freeze_modules
+
+_HELP: Final = "pyarrow.vendored.docscrape"
+"""The module with which Arrow reads the help texts of its options."""
 
 
 @contextmanager
 def importing() -> Iterator[None]:
     """A block that imports; what it has loaded is never traversed for garbage."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with collector_disabled(True):
+    with collector_disabled(True), _no_help_texts():
         yield
         freeze_modules()
+
+
+@contextmanager
+def _no_help_texts() -> Iterator[None]:
+    """A block in which Arrow, if it is imported there, finds no parameters in help texts; its functions and their signatures are complete."""
+    finder, known = _NoHelpTexts(), _HELP in sys.modules
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        if not known:  # whoever else reads help texts imports the real module
+            sys.modules.pop(_HELP, None)
+
+
+class _NoHelpTexts:
+    """A finder and loader of a module that finds no parameters in any text."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+        """The module in place of the one that reads help texts; all else is left to other finders."""
+        return ModuleSpec(name, self) if name == _HELP else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """As usual."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Its one function."""
+        module.NumpyDocString = _without_parameters  # type: ignore[attr-defined]
+
+
+def _without_parameters(text: str) -> Mapping[str, Sequence[Any]]:  # noqa: ARG001
+    return {"Parameters": ()}
 
 
 class _NoPandas:
@@ -46,3 +86,38 @@ def leave_pandas_out() -> None:
         pa.array(())
     finally:
         sys.meta_path.remove(_NoPandas)
+
+
+def leave_masked_arrays_out() -> None:
+    """Have Arrow import no masked arrays when it looks whether an array is one; whoever uses `numpy.ma` has it as ever."""
+    import numpy as np  # noqa: PLC0415 - as above
+
+    if "numpy.ma" not in sys.modules:
+        np.ma = _MaskedArrays()  # type: ignore[assignment]
+
+
+class _MaskedArrays:
+    """`numpy.ma` until it is used: the import takes this object's place."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _MaskedArray() if name == "MaskedArray" and "numpy.ma" not in sys.modules else _masked(name)
+
+
+class _MaskedArray:
+    """The class of masked arrays while there can be none: no value is one before its module is imported."""
+
+    def __instancecheck__(self, value: object) -> bool:
+        return "numpy.ma" in sys.modules and isinstance(value, _masked("MaskedArray"))
+
+    def __call__(self, *values: Any, **options: Any) -> Any:
+        return _masked("MaskedArray")(*values, **options)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (_masked("MaskedArray"),)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_masked("MaskedArray"), name)
+
+
+def _masked(name: str) -> Any:
+    return getattr(import_module("numpy.ma"), name)

@@ -45,6 +45,7 @@ from headrace.runtime.statements.change_batch import Permit, as_written
 from headrace.runtime.statements.execute import Statements
 from headrace.runtime.statements.former_queries import plan_again
 from headrace.runtime.statements.outcome import Outcome
+from headrace.store.files.disk import Disk
 from headrace.store.files.lock import HomeLock
 from headrace.store.maintenance.home_format import put_format
 from headrace.time import Clock, now
@@ -69,12 +70,13 @@ class Hub(Pipeline):
         retries: Retries | None = None,
         synopsis_bytes: int | None = None,
         receivers: Receivers | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self._listeners: list[Callable[[EpochObservation], None]] = []
         self._failure_listeners: list[Callable[[EpochFailure], None]] = []
         with ExitStack() as opened:  # closes what was opened when the rest fails
             opened.enter_context(HomeLock(path))
-            home = Home.at(path)
+            home = Home.at(path, disk)
             put_format(home.store)
             engine = Engine(home, executor, clock, tasks or max(1, executor.cores))
             self.open_sinks = OpenSinks(home)

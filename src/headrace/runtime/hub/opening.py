@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import UserError
 from headrace.overload.memory import Limits, bytes_of
 from headrace.runtime.home.file_names import SPARK_SCRATCH
+from headrace.store.files.disk import UnsyncedDisk
 from headrace.store.files.lock import HomeLock
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def open_hub(
     cores: int | None = None,
     local: bool = False,
     brief: bool = False,
+    temporary: bool = False,
     tasks: int | None = None,
     synopsis_bytes: int | None = None,
     state_bytes: int | None = None,
@@ -42,7 +44,8 @@ def open_hub(
 
     `spark`: use this session instead of an own one; its setting `spark.headrace.standingTasks` (`auto`, `never`, `always`) is
     the use of standing tasks for small epochs (decision 22). `cores`: of the own session (default: all). `local`: run without Spark
-    or a JVM, in this process, for tests and small inputs. `brief`: start faster, for short runs. `tasks`: state tasks an
+    or a JVM, in this process, for tests and small inputs. `brief`: start faster, for short runs. `temporary`: the folder is deleted when the process ends, so nothing waits for the disk.
+    `tasks`: state tasks an
     epoch (default: one a core); it may differ each time. `synopsis_bytes`: the limit of the synopses of all queries together,
     for one group each (default: none); queries registered now that leave WITHIN out get the least error that fits.
     `state_bytes`: the limit of the state of all queries (default: none); beyond it queries with BEGIN … END store less of
@@ -81,6 +84,7 @@ def open_hub(
             tasks=tasks or (1 if local else None),
             synopsis_bytes=synopsis_bytes,
             receivers=receivers,
+            disk=UnsyncedDisk() if temporary else None,
         )
         engine, budget = hub.loop.engine, hub.loop.engine.rounds.memory
         budget.limits = limits

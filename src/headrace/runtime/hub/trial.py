@@ -19,6 +19,7 @@ from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.status import failed
 from headrace.schema import Schema
+from headrace.store.files.disk import UnsyncedDisk
 from headrace.time import FOREVER
 
 _QUERY: Final = "the tested query"
@@ -42,7 +43,7 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
         )
     with (
         tempfile.TemporaryDirectory(prefix="headrace-test-") as folder,
-        Hub(Path(folder), LocalExecutor(), tasks=1) as hub,
+        Hub(Path(folder), LocalExecutor(), tasks=1, disk=UnsyncedDisk()) as hub,
     ):
         kinds = {name: kind for name, kind in sources.items() if isinstance(kind, type)}
         for name, kind in kinds.items():
