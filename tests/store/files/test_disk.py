@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.files.disk import Disk
+from headrace.store.files.disk import Disk, UnsyncedDisk
+from headrace.store.files.filesystem import LocalStore
 
 
 def test_each_sync_asks_the_system_for_just_the_file_or_folder_it_names(
@@ -29,3 +30,19 @@ def test_each_sync_asks_the_system_for_just_the_file_or_folder_it_names(
     with pytest.raises(FileNotFoundError):
         disk.fsync_file(str(tmp_path / "none"))
     assert len(asked) == 3
+
+
+def test_a_disk_without_syncs_writes_the_same_files_and_waits_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(descriptor: int) -> None:
+        raise AssertionError(f"{descriptor} was synced")
+
+    monkeypatch.setattr(os, "fsync", refused)
+    store = LocalStore(tmp_path, UnsyncedDisk())
+    store.write_once("a/b", [b"one", b"two"])
+    assert store.put_if_absent("c", b"three", after=["a/b"])
+    assert not store.put_if_absent("c", b"four")
+    store.sync(["a/b"])
+    assert (store.read("a/b"), store.read("c")) == (b"onetwo", b"three")
+    assert store.delete("c", durable=True)

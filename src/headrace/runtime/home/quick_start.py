@@ -89,7 +89,7 @@ def leave_pandas_out() -> None:
 
 
 def leave_masked_arrays_out() -> None:
-    """Have Arrow import no masked arrays when it looks whether an array is one; whoever uses `numpy.ma` has it as ever."""
+    """Have Arrow and numpy import no masked arrays when they look whether an array is one; whoever uses `numpy.ma` has it as ever."""
     import numpy as np  # noqa: PLC0415 - as above
 
     if "numpy.ma" not in sys.modules:
@@ -98,6 +98,10 @@ def leave_masked_arrays_out() -> None:
 
 class _MaskedArrays:
     """`numpy.ma` until it is used: the import takes this object's place."""
+
+    def is_masked(self, value: object) -> bool:
+        """Whether values of an array are masked."""
+        return "numpy.ma" in sys.modules and bool(_masked("is_masked")(value))
 
     def __getattr__(self, name: str) -> Any:
         return _MaskedArray() if name == "MaskedArray" and "numpy.ma" not in sys.modules else _masked(name)
