@@ -1,5 +1,5 @@
-"""The choice between synopses and exact answers for queries with approximate aggregates; the rewritten query, and
-the operators with synopses.
+"""The choice between synopses and exact answers for queries with approximate aggregates, and the rewritten query. The operators
+with synopses: `builders/synopsis_operators.py`.
 
 The exact answer is chosen where it takes no more memory: windows of few panes, windows without a beginning, queries that need
 exact panes for another aggregate. An exact answer is within any bound, and its bound is 0. Sketches, whose size does not depend
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
@@ -19,22 +20,12 @@ from headrace.algebra.expressions.expression import Column, Expression, Literal,
 from headrace.algebra.expressions.shedding_estimates import weight_of
 from headrace.algebra.query import Query
 from headrace.algebra.windows.window import TimeRange, TimeSlide
-from headrace.operators.aggregates import aggregate_calls
-from headrace.operators.approximate.approximate_instants import ApproximateInstants
-from headrace.operators.approximate.approximate_windows import ApproximateWindows
 from headrace.operators.panes.panes import Panes
-from headrace.operators.partials.encoding import PartialColumn
-from headrace.operators.relations.instant_aggregate import InstantAggregate
-from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.group_comparisons import comparing
 from headrace.planner.lowering.query_shape import Shape
 from headrace.schema import BIGINT, DOUBLE, decimal
-from headrace.synopses.histograms.canonical_form import Form
 
 _COUNTED: Final = ("approx_count", "approx_sum")
-
-_PRESENCE: Final = Form(1, 1)
-"""The error of a histogram that only decides whether there is any row; that is exact."""
 
 
 def has_approximate(shape: Shape) -> bool:
@@ -52,8 +43,10 @@ def from_synopses(query: Query, shape: Shape) -> bool:
         return False
     if not all(item.call.function in _COUNTED for item in _items(shape)):
         return False
+    from headrace.synopses.histograms.canonical_form import Form  # noqa: PLC0415 - with the first approximate count
+
     per_window = Panes.of(shape.window).per_window or 0
-    return any(per_window > _form(item).first + 1 for item in _items(shape))
+    return any(per_window > Form.within(_error(item)).first + 1 for item in _items(shape))
 
 
 def at_every_instant(query: Query, shape: Shape) -> bool:
@@ -82,25 +75,6 @@ def _bound_count(shape: Shape, bound: NamedAggregate) -> AggregateCall:
     measures = list(dict.fromkeys(exact(item.call) for item in _items(shape)))
     nothing = Literal(None, decimal(measures.index(exact(bound.call)) + 1, 0))
     return AggregateCall("count", nothing, BIGINT)
-
-
-def approximate_instants(
-    answering: InstantAggregate, aggregates: tuple[NamedAggregate, ...]
-) -> ApproximateInstants:
-    """The operator; `answering` answers the query of `with_bounds`, `aggregates` are the original ones."""
-    partial_columns = answering.grouped.layouts[0].partial_columns
-    forms = _forms(aggregates)
-    pairs = zip(answering.grouped.aggregates, aggregates, strict=True)
-    bounds = {
-        aggregate_calls.measure_of(item.call): aggregate_calls.measure_of(exact(was.call))
-        for item, was in pairs
-        if was.call.part == "bound"
-    }
-    chosen = tuple(
-        None if partial_column in bounds else forms.get(partial_column, _PRESENCE)
-        for partial_column in partial_columns
-    )
-    return ApproximateInstants(replace(answering, sums_up=False), chosen, bounds)
 
 
 def counting_exactly(shape: Shape, but: Collection[str] = ()) -> Shape:
@@ -164,32 +138,10 @@ def exactly(shape: Shape, but: Collection[str] = ()) -> Shape:
     )
 
 
-def approximate_windows(
-    pane_aggregate: PaneAggregate, aggregates: tuple[NamedAggregate, ...], doubled: int | None = None
-) -> ApproximateWindows:
-    """The operator; `pane_aggregate` answers the same query exactly. `doubled`: 0 if its errors may be doubled."""
-    strictest = _forms(aggregates)
-    counting = replace(pane_aggregate, family=None)
-    forms = tuple(
-        strictest.get(partial_column, _PRESENCE) for partial_column in counting.layouts[0].partial_columns
-    )
-    return ApproximateWindows(counting, aggregates, forms, doubled)
-
-
-def _forms(aggregates: tuple[NamedAggregate, ...]) -> dict[PartialColumn, Form]:
-    """The smallest error of each partial."""
-    strictest: dict[PartialColumn, Form] = {}
-    for item in aggregates:
-        partial_column, form = aggregate_calls.measure_of(exact(item.call)), _form(item)
-        previous = strictest.get(partial_column)
-        strictest[partial_column] = form if previous is None or form.first > previous.first else previous
-    return strictest
-
-
 def _items(shape: Shape) -> tuple[NamedAggregate, ...]:
     return () if shape.aggregate is None else shape.aggregate.aggregates
 
 
-def _form(item: NamedAggregate) -> Form:
+def _error(item: NamedAggregate) -> Fraction:
     assert item.call.within is not None
-    return Form.within(item.call.within)
+    return item.call.within

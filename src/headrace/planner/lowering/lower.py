@@ -1,6 +1,5 @@
 """Lowering of a bound query to its operator, by an ordered table of rules: the first that applies builds the
-operator; and `logged`, for the operator of a relation that other queries read. Joins of streams are decomposed
-before, in `planner/joins`.
+operator. Joins of streams are decomposed before, in `planner/joins`.
 """
 
 from __future__ import annotations
@@ -24,17 +23,12 @@ from headrace.algebra.windows.window import (
     Unbounded,
 )
 from headrace.errors import UnsupportedQuery
-from headrace.operators.approximate.approximate_instants import ApproximateInstants
-from headrace.operators.approximate.approximate_windows import ApproximateWindows
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import in_family
 from headrace.operators.joins.join_aggregate import JoinAggregate
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.panes.panes import Panes
-from headrace.operators.relations.changelog_projection import ChangingRows
-from headrace.operators.relations.instant_aggregate import InstantAggregate
-from headrace.operators.relations.instant_rows import InstantRows
 from headrace.operators.rows.row_pipeline import relations_of
 from headrace.operators.time_windows.alternatives import Alternatives
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -43,21 +37,19 @@ from headrace.planner.joins.join_stage import JOINS
 from headrace.planner.joins.outer_joins import OUTER_JOINS
 from headrace.planner.joins.side_aggregates import combined_by, join_aggregate, of_sides
 from headrace.planner.lowering import approximate
-from headrace.planner.lowering.correlated import check_correlated, has_correlated
-from headrace.planner.lowering.lowering_context import Lowering
-from headrace.planner.lowering.query_shape import Shape, shape_of
-from headrace.planner.lowering.row_steps import row_steps
-from headrace.planner.lowering.rstream_now import conditions_in_aggregates
-from headrace.planner.lowering.shedding import weighted
-from headrace.planner.lowering.time_and_instant_operators import (
-    instant_aggregate,
-    instant_rows,
+from headrace.planner.lowering.builders.time_operators import (
     passes,
     passing,
     refuse_revisions,
     window_rows,
     with_changes,
 )
+from headrace.planner.lowering.correlated import check_correlated, has_correlated
+from headrace.planner.lowering.lowering_context import Lowering
+from headrace.planner.lowering.query_shape import Shape, shape_of
+from headrace.planner.lowering.row_steps import row_steps
+from headrace.planner.lowering.rstream_now import conditions_in_aggregates
+from headrace.planner.lowering.shedding import weighted
 from headrace.planner.rule import Rule, always, first_of
 
 
@@ -86,15 +78,6 @@ def combinations_of(query: Query, pairs_of: WindowJoin) -> frozenset[type]:
     """How a query over the pairs of a join combines columns of two of its sides in aggregates."""
     grouped = Lowering("", query, _meant(query), "", pairs_of=pairs_of).grouped
     return frozenset() if grouped is None else combined_by(pairs_of, grouped.aggregates)
-
-
-def logged(operator: Operator) -> Operator:
-    """The operator of a relation that other queries read; they may read it at an instant after its own NOW."""
-    if isinstance(operator, InstantRows | InstantAggregate | ChangingRows):
-        return replace(operator, emit_mode="log").in_family()
-    if isinstance(operator, ApproximateInstants):
-        return replace(operator, exactly=replace(operator.exactly, emit_mode="log"))
-    raise AssertionError(f"{type(operator).__name__} holds no relation")
 
 
 def _meant(query: Query) -> Shape:
@@ -188,18 +171,23 @@ def _of_sides(lowering: Lowering) -> JoinAggregate:
     return replace(operator, rule=lowering.rule)
 
 
-def _approximate_windows(lowering: Lowering) -> ApproximateWindows:
+def _approximate_windows(lowering: Lowering) -> Operator:
     assert lowering.grouped is not None
     counting = replace(lowering, shape=approximate.counting_exactly(lowering.shape))
     quality = lowering.query.quality
     doubled = None if quality is None or quality.error is None else 0
-    return approximate.approximate_windows(_pane_aggregate(counting), lowering.grouped.aggregates, doubled)
+    operator: Operator = _with_synopses().approximate_windows(
+        _pane_aggregate(counting), lowering.grouped.aggregates, doubled
+    )
+    return operator
 
 
-def _approximate_instants(lowering: Lowering) -> ApproximateInstants:
+def _approximate_instants(lowering: Lowering) -> Operator:
     assert lowering.grouped is not None
     counting = replace(lowering, shape=approximate.with_bounds(lowering.shape))
-    return approximate.approximate_instants(instant_aggregate(counting), lowering.grouped.aggregates)
+    answering = _at_instants().instant_aggregate(counting)
+    operator: Operator = _with_synopses().approximate_instants(answering, lowering.grouped.aggregates)
+    return operator
 
 
 # ------------------------------------------------------------------------------------------------------- rows, and refusals
@@ -246,9 +234,23 @@ def _window_is(*kinds: type) -> Callable[[Lowering], bool]:
 
 def _by_rows() -> ModuleType:
     """The builders of operators whose windows depend on rows, which are imported with the first such query."""
-    from headrace.planner.lowering import data_driven_windows  # noqa: PLC0415
+    from headrace.planner.lowering.builders import data_driven_windows  # noqa: PLC0415
 
     return data_driven_windows
+
+
+def _at_instants() -> ModuleType:
+    """The same of operators of relations at every instant."""
+    from headrace.planner.lowering.builders import instant_operators  # noqa: PLC0415
+
+    return instant_operators
+
+
+def _with_synopses() -> ModuleType:
+    """The same of operators with exponential histograms."""
+    from headrace.planner.lowering.builders import synopsis_operators  # noqa: PLC0415
+
+    return synopsis_operators
 
 
 # --------------------------------------------------------------------------------------------------------------- the tables
@@ -312,13 +314,13 @@ KEPT: Final[tuple[Rule[Lowering, Operator], ...]] = (
         "groups at instants",
         "the answer is a relation that changes when a row comes or expires, group by group",
         when=lambda q: q.grouped is not None,
-        build=instant_aggregate,
+        build=lambda q: _at_instants().instant_aggregate(q),
     ),
     Rule(
         "rows at instants",
         "the answer is a relation that changes when a row comes or expires",
         when=always,
-        build=instant_rows,
+        build=lambda q: _at_instants().instant_rows(q),
     ),
 )
 """Operators that keep rows, or fold them otherwise than in panes of time."""

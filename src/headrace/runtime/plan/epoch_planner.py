@@ -28,7 +28,7 @@ from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
 from headrace.planner.joins.row_window_relations import with_relations
 from headrace.planner.joins.stream_constraints import constrained, unconstrained
 from headrace.planner.joins.stream_joins import decompose, joins_streams
-from headrace.planner.lowering.lower import combinations_of, logged
+from headrace.planner.lowering.lower import combinations_of
 from headrace.planner.lowering.materialization import Source
 from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator, Retention
 from headrace.runtime.plan import derived_streams, union_streams
@@ -228,6 +228,8 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 del planned[join_stages[0].operator.id]
                 del streams[derived_streams.name_of(join_stages[0].operator.id)]
             if not is_own and query.emission == "relation":
+                from headrace.planner.lowering.builders.instant_operators import logged  # noqa: PLC0415 - a relation
+
                 operator = logged(operator)
             channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
             stream = streams.get(operator.stream)

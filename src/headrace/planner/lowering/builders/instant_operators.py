@@ -1,91 +1,22 @@
-"""Operators of windows of time, of relations at every instant and of bare streams, as the rules of `lower.py` build
-them.
-
-Rows in windows, rows or groups at every instant, and rows passed on; all but aggregates over panes. How long a row is valid
-follows from its window and BEGIN … END together.
+"""Operators of relations at every instant, as the rules of `lower.py` build them: rows, or groups; and `logged`, for the
+operator of a relation that other queries read. How long a row is valid follows from its window and BEGIN … END together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headrace.algebra.expressions.expression import Column, Expression
 from headrace.algebra.query import Ago, Bounds
-from headrace.algebra.windows.window import Changing, Landmark, Lasting, Rows, TimeRange, TimeSlide, Unbounded
-from headrace.errors import UnsupportedQuery
+from headrace.algebra.windows.window import Changing, Lasting, Rows, TimeRange
+from headrace.operators.approximate.approximate_instants import ApproximateInstants
 from headrace.operators.base.operator import Operator
-from headrace.operators.output.pass_through import Passing
-from headrace.operators.panes.panes import Panes
 from headrace.operators.relations.changelog_projection import ChangingRows
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.instant_rows import InstantRows, Validity
 from headrace.operators.rows.row_state import Bounded
-from headrace.operators.time_windows.pane_aggregate import PaneAggregate
-from headrace.operators.time_windows.window_changelog import WindowChanges
-from headrace.operators.time_windows.window_revisions import Revising
-from headrace.operators.time_windows.window_rows import WindowRows
 from headrace.planner.lowering.lowering_context import Lowering
-
-
-def passes(lowering: Lowering) -> bool:
-    """Whether it is a SELECT over a bare stream, which only adds rows, in any order."""
-    shape = lowering.shape
-    plain = shape.bounds is None and shape.aggregate is None and shape.top is None and not shape.distinct
-    return plain and isinstance(shape.window, Unbounded) and lowering.emit_mode == "istream"
-
-
-def passing(lowering: Lowering) -> Passing:
-    """A SELECT over a bare stream."""
-    columns, finish = lowering.stored()
-    rows, stream = lowering.layout(columns, ()), lowering.shape.scan.name
-    return Passing(lowering.id, lowering.name, stream, rows, finish, lowering.relations, lowering.rule)
-
-
-def with_changes(lowering: Lowering, inner: PaneAggregate | WindowRows) -> Operator:
-    """ISTREAM or DSTREAM over successive windows, or their revisions, if the query has them."""
-    emit, revisions = lowering.shape.emit, lowering.query.revisions
-    if emit is None or emit.kind == "rstream":
-        if revisions is None:
-            return inner
-        return Revising(inner, inner.panes, revisions, inner.finish, lowering.slot)
-    if revisions is not None:
-        refuse_revisions(lowering)
-    return WindowChanges(inner, inner.panes, emit.kind, inner.finish, lowering.slot)
-
-
-def window_rows(lowering: Lowering) -> Operator:
-    """Rows in windows of time."""
-    shape = lowering.shape
-    assert isinstance(shape.window, TimeSlide | Landmark)
-    columns, finish = lowering.stored()
-    changes = shape.emits_changes
-    meets = finish.needs_whole_window or changes or lowering.query.revisions is not None
-    routing: tuple[int, ...] | None = None if meets else ()
-    if meets and not changes and lowering.query.revisions is None and finish.regroup is not None:
-        alone = bool(finish.regroup.keys) and finish.limit is None and not finish.distinct
-        routing = tuple(range(len(finish.regroup.keys))) if alone else None
-    rows = WindowRows(
-        id=lowering.id,
-        query=lowering.name,
-        stream=shape.scan.name,
-        panes=Panes.of(shape.window),
-        range=shape.window.range if isinstance(shape.window, TimeSlide) else None,
-        bounds_prefix=f"{shape.window_alias}.",
-        rows=lowering.layout(columns, routing),
-        finish=finish,
-        relations=lowering.relations,
-        revisions=lowering.query.revisions,
-        rule=lowering.rule,
-    )
-    return with_changes(lowering, rows)
-
-
-def refuse_revisions(lowering: Lowering) -> Operator:  # noqa: ARG001
-    """Raises `UnsupportedQuery` for a query WITH REVISIONS that is neither of windows of time nor a bare stream."""
-    raise UnsupportedQuery(
-        "WITH REVISIONS is not available for this query",
-        remedy="Available are windows of time with SLIDE, sessions, and selects over a bare stream.",
-    )
 
 
 def _validity(lowering: Lowering) -> tuple[Validity, Bounded]:
@@ -166,3 +97,12 @@ def instant_aggregate(lowering: Lowering) -> InstantAggregate:
         lowering.relations,
         rule=lowering.rule,
     )
+
+
+def logged(operator: Operator) -> Operator:
+    """The operator of a relation that other queries read; they may read it at an instant after its own NOW."""
+    if isinstance(operator, InstantRows | InstantAggregate | ChangingRows):
+        return replace(operator, emit_mode="log").in_family()
+    if isinstance(operator, ApproximateInstants):
+        return replace(operator, exactly=replace(operator.exactly, emit_mode="log"))
+    raise AssertionError(f"{type(operator).__name__} holds no relation")
