@@ -217,6 +217,7 @@ class Rounds:
             manifest if epoch is None else epoch.began,
             f"{manifest.incarnation}.{self._executions}",
             "" if epoch is None else epoch.execution,
+            self.home.store.synced,
         )
 
     def _rewrites(self, epoch: Epoch) -> bool:

@@ -31,7 +31,7 @@ from headrace.time import BEGINNING
 class TaskMessages:
     """The common part of an epoch's messages: the home's folder, the plan and its file, and the previous manifest.
 
-    `began` is the manifest that the epoch began with; `execution` and `after` as in `StateMessage`.
+    `began` is the manifest that the epoch began with; `execution`, `after` and `synced` as in `StateMessage`.
     """
 
     root: str
@@ -41,6 +41,7 @@ class TaskMessages:
     began: Manifest
     execution: str = ""
     after: str = ""
+    synced: bool = True
 
     @property
     def epoch(self) -> int:
@@ -82,6 +83,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             doubled_errors(orders.began),
             split_keys(manifest),
             bytes_for_archive(orders.began, work.tasks(cores)),
+            synced=orders.synced,
         )
         for task, splits in enumerate(together(balanced(work.splits, cores, work.tasks(cores)), deduplicated))
     ]
@@ -129,6 +131,7 @@ def state_messages(
             resting,
             {name: promised for name, promised in groups.items() if promised},
             live=None if work.level else live,
+            synced=orders.synced,
             isolated=work.isolated,
             followers=work.operators.followers,
             level=work.level,

@@ -89,7 +89,7 @@ def leave_pandas_out() -> None:
 
 
 def leave_masked_arrays_out() -> None:
-    """Have Arrow and numpy import no masked arrays when they look whether an array is one; whoever uses `numpy.ma` has it as ever."""
+    """Have Arrow and numpy import no masked arrays when they look whether an array is one; code that uses `numpy.ma` has it as ever."""
     import numpy as np  # noqa: PLC0415 - as above
 
     if "numpy.ma" not in sys.modules:

@@ -161,6 +161,8 @@ class ScanMessage(Message):
     """Join → its keys with layouts of their own, by the manifest before the epoch."""
     archive_bytes: int | None = None
     """What the task's archive writers may buffer; None: a few batches, and two files."""
+    synced: bool = True
+    """Whether durable files are synced: not those of a temporary home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +261,8 @@ class StateMessage(Message):
     def participants(self) -> Participants:
         """The operators that take part."""
         return Participants(frozenset(self.emitted_to), self.followers, frozenset(self.resting))
+    synced: bool = True
+    """As in `ScanMessage`."""
 
 
 @dataclass(frozen=True, slots=True)

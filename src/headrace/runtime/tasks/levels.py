@@ -123,4 +123,5 @@ def _scan_message(running: _Running, level: int, splits: Sequence[Split]) -> Sca
         weight=sum(split.made.num_rows for split in splits if split.made is not None),
         filter_orders=message.upper.filter_orders,
         doubled_errors=message.doubled_errors,
+        synced=message.synced,
     )

@@ -18,6 +18,9 @@ _AT_ONCE: Final = 512
 class Disk:
     """The calls themselves. Paths are absolute; errors are the operating system's (`OSError`)."""
 
+    syncs = True
+    """Whether what was synced survives a power cut."""
+
     def create(self, path: str) -> int:
         """A descriptor of a new file that only this call can have made."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -79,6 +82,8 @@ class Disk:
 
 class UnsyncedDisk(Disk):
     """The calls without the syncs: for a home that its process deletes at its end, so that nothing has to survive a power cut."""
+
+    syncs = False
 
     def fsync(self, descriptor: int) -> None:
         """Return at once."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from headrace.dataclass import dataclass
 from headrace.errors import AlreadyPublished, StoreError, WriteOutcome
-from headrace.store.files.disk import Disk
+from headrace.store.files.disk import Disk, UnsyncedDisk
 
 UNFINISHED: Final = ".unfinished-"
 """Files that begin like this were never given their name; their writer may have died."""
@@ -114,6 +114,16 @@ class LocalStore:
     def __init__(self, root: str | os.PathLike[str], disk: Disk | None = None) -> None:
         self._root = _normalised(os.fspath(root)) if os.path.isabs(root) else str(Path(root).absolute())  # noqa: PTH117
         self._disk = disk or Disk()
+
+    @staticmethod
+    def at(root: str, *, synced: bool) -> LocalStore:
+        """The same home in a task, by what its driver states of it."""
+        return LocalStore(root, None if synced else UnsyncedDisk())
+
+    @property
+    def synced(self) -> bool:
+        """Whether durable files survive a power cut; those of a temporary home need not."""
+        return self._disk.syncs
 
     @property
     def root(self) -> str:

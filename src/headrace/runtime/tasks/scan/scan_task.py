@@ -71,7 +71,7 @@ _MANY_ROWS: Final = 1 << 13
 
 def scan_blobs(message: ScanMessage) -> Iterator[tuple[int, ScanBlob]]:
     """Read the message's splits; yield (state task, blob) for each state task, also without rows."""
-    store = LocalStore(message.root)
+    store = LocalStore.at(message.root, synced=message.synced)
     with collector_disabled(message.operators.followers or len(message.operators.named) >= MANY):
         plan = plan_in_force(store, message.plan, message.doubled_errors)
         task = _ScanTask(store, plan, message)

@@ -90,7 +90,7 @@ class StateTask:
         numbers: Iterator[int] | None = None,
     ) -> None:
         """With `cached`, only what is due is visited: see `Agenda`. `numbers` as in `ResultRuns`."""
-        self._store = LocalStore(message.root)
+        self._store = LocalStore.at(message.root, synced=message.synced)
         self._message = message
         self.plan = plan_in_force(self._store, message.plan, message.doubled_errors)
         self._index = index_of(self.plan)
