@@ -256,13 +256,13 @@ class StateMessage(Message):
     """As in `ScanMessage`."""
     split_keys: Mapping[str, tuple[SplitKey, ...]] = field(default_factory=dict)
     """As in `ScanMessage`."""
+    synced: bool = True
+    """As in `ScanMessage`."""
 
     @property
     def participants(self) -> Participants:
         """The operators that take part."""
         return Participants(frozenset(self.emitted_to), self.followers, frozenset(self.resting))
-    synced: bool = True
-    """As in `ScanMessage`."""
 
 
 @dataclass(frozen=True, slots=True)
