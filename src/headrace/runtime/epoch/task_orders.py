@@ -111,8 +111,7 @@ def state_messages(
         if (left_out := orders.began.find_operator(name)) is not None:
             resting[name] = left_out.emitted_to
     groups = {name: manifest.operators[name].group_punctuations for name in emitted_to}
-    runs = [RunRef.of(run) for run in manifest.state]
-    live = frozenset(run.name for run in runs)
+    runs, live = [RunRef.of(run) for run in manifest.state], frozenset(run.name for run in manifest.state)
     chosen, caches, bounds = join_orders(manifest), join_caches(manifest), partner_bounds(manifest)
     damage, keys = damages(manifest, plan, work), split_keys(manifest)
     return [
