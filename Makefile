@@ -82,16 +82,18 @@ bench: $(BENCH_STAMP) ## measure, and write the figures to benchmarks/results
 clean: ## forget the environment and every cache
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 
-# A stamp is younger than these two files exactly when the environment holds what they ask for.
-$(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+# A stamp is younger than these files exactly when the environment holds what they ask for.
+ASKED := pyproject.toml constraints.txt hatch_build.py $(wildcard src/headrace/operators/native/*.[ch])
+
+$(RUN_STAMP): $(ASKED) | $(BIN)/python
 	@.ci/install
 	@touch $@
 
-$(DEV_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+$(DEV_STAMP): $(ASKED) | $(BIN)/python
 	@.ci/install dev,bench,traces
 	@touch $@ $(BENCH_STAMP) $(RUN_STAMP)
 
-$(BENCH_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+$(BENCH_STAMP): $(ASKED) | $(BIN)/python
 	@.ci/install bench
 	@touch $@ $(RUN_STAMP)
 

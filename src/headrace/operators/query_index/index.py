@@ -20,7 +20,9 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.native.bitmaps import Factors
 from headrace.operators.query_index.boxes import by_row
+from headrace.operators.query_index.boxes.box_factors import factors_of
 from headrace.operators.query_index.boxes.box_index import Part, compiled
 from headrace.operators.query_index.boxes.by_column import Plan, Words, planned
 from headrace.operators.query_index.predicates.normal_form import Normal, normal
@@ -56,6 +58,11 @@ class Compiled:
     def plan(self) -> Plan:
         """The tiles of column-major matching."""
         return planned(self.part)
+
+    @cached_property
+    def factors(self) -> Factors:
+        """The boxes, as the compiled kernel takes them."""
+        return factors_of(self.part)
 
     @cached_property
     def tables(self) -> tuple[Words, ...]:

@@ -12,23 +12,22 @@ from typing import Final
 
 import numpy as np
 
-from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Count, Extreme, Sum
 from headrace.operators.query_index.boxes.by_column import LANES, Tile, Words, tiles_of
 from headrace.operators.query_index.index import Compiled
-from headrace.operators.query_index.matching.prepare import Prepared, words_of
+from headrace.operators.query_index.matching.prepare import Prepared
+from headrace.operators.shared_aggregation import compiled_bitmaps
 from headrace.operators.shared_aggregation.bit_slices import (
-    BitSlices,
     BlockBitSlices,
     Floats,
-    Short,
     first_lanes,
     last_lanes,
     sums_of_doubles,
 )
-from headrace.operators.shared_aggregation.lanes import Block, Lanes, blocks, laid_out
+from headrace.operators.shared_aggregation.bitmap_passes import Pass, PassColumn, laid, passes
+from headrace.operators.shared_aggregation.lanes import Block, blocks
 from headrace.operators.shared_aggregation.query_cells import FoldInput, occupied
 
 _CELLS: Final = 1 << 22
@@ -42,35 +41,6 @@ def takes(partial_columns: Sequence[PartialColumn]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Column:
-    """One partial in the order of lanes: its `number` in the input, and what is aggregated.
-
-    `valid` are the rows that count, None if all do; partials of one `kind` count the same rows; `slices` of integer
-    sums, `values` of doubles and extremes.
-    """
-
-    partial_column: PartialColumn
-    number: int
-    kind: int
-    valid: Words | None
-    slices: tuple[BitSlices, ...]
-    values: np.ndarray | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pass:
-    """A layout of the batch and what is aggregated over it, in the order of lanes.
-
-    `at` are the ranks of the part's attributes. `lane_of` a row is set if single rows are patched.
-    """
-
-    lanes: Lanes
-    at: list[np.ndarray]
-    columns: list[_Column]
-    lane_of: Ints | None
-
-
 def fold(
     batch: Prepared, number: int, fold_input: FoldInput
 ) -> Iterator[tuple[Ints, Ints, Mapping[PartialColumn, Cells]]]:
@@ -78,113 +48,32 @@ def fold(
     compiled = batch.parts[number]
     slots = compiled.part.slots
     live = ~np.isin(slots, np.array(sorted(batch.dead), np.int64))
-    passes = [_laid(batch, number, fold_input, partial_columns) for partial_columns in _passes(fold_input)]
+    laid_passes = [laid(batch, number, fold_input, partial_columns) for partial_columns in passes(fold_input)]
     step = max(1, _CELLS // max(len(slots), 1))
     for first in range(0, fold_input.count, step):
-        stop = min(fold_input.count, first + step)
+        cells = range(first, min(fold_input.count, first + step))
         dense = [
-            partial_column.partial.identity((len(slots), stop - first))
+            partial_column.partial.identity((len(slots), len(cells)))
             for partial_column in fold_input.partial_columns
         ]
-        for pass_ in passes:
-            for block in blocks(pass_.lanes, first, stop):
-                columns = _Block(pass_, block)
-                for tile in _tiles(compiled, batch, pass_, block):
-                    columns.add(tile, dense, first)
+        for pass_ in laid_passes:
+            if compiled_bitmaps.takes(pass_):
+                compiled_bitmaps.add(compiled, pass_, cells, dense)
+            else:
+                add(batch, number, pass_, cells, dense)
         dense[0][0][~live] = 0
         yield occupied(dict(zip(fold_input.partial_columns, dense, strict=True)), slots, first, fold_input)
 
 
-def _passes(fold_input: FoldInput) -> list[tuple[PartialColumn, ...]]:
-    """Counts, sums and the extremes of one column together; extremes of every other column separately."""
-    additive = tuple(
-        partial_column
-        for partial_column in fold_input.partial_columns
-        if not isinstance(partial_column.partial, Extreme)
-    )
-    extremes: dict[object, tuple[PartialColumn, ...]] = {}
-    for partial_column in fold_input.partial_columns:
-        if isinstance(partial_column.partial, Extreme):
-            extremes[partial_column.expression] = (
-                *extremes.get(partial_column.expression, ()),
-                partial_column,
-            )
-    first, *others = list(extremes.values()) or [()]
-    return [(*additive, *first), *others]
+def add(batch: Prepared, number: int, pass_: Pass, cells: range, dense: Sequence[Cells]) -> None:
+    """Combine the partials of the cells into `dense`, by number of partial, shape (queries, cells); in numpy."""
+    for block in blocks(pass_.lanes, cells.start, cells.stop):
+        columns = _Block(pass_, block)
+        for tile in _tiles(batch.parts[number], batch, pass_, block):
+            columns.add(tile, dense, cells.start)
 
 
-def _laid(
-    batch: Prepared, number: int, fold_input: FoldInput, partial_columns: tuple[PartialColumn, ...]
-) -> _Pass:
-    values, exact = _sorting(fold_input, partial_columns)
-    lanes = laid_out(fold_input.codes, fold_input.count, values, exact=exact)
-    real = np.unpackbits(lanes.mask.view(np.uint8), bitorder="little").view(bool)
-    lane_of = None
-    if batch.patches:
-        lane_of = np.empty(fold_input.rows, np.int64)
-        there = np.flatnonzero(real)
-        lane_of[lanes.row[there]] = there
-    at = [
-        ranks.astype(np.min_scalar_type(attribute.null))[lanes.row]
-        for attribute, ranks in zip(batch.parts[number].part.attributes, batch.at[number], strict=True)
-    ]
-    kinds: dict[object, int] = {}
-    return _Pass(
-        lanes,
-        at,
-        [_column(partial_column, fold_input, lanes, real, kinds) for partial_column in partial_columns],
-        lane_of,
-    )
-
-
-def _sorting(
-    fold_input: FoldInput, partial_columns: Sequence[PartialColumn]
-) -> tuple[np.ndarray | None, bool]:
-    """The values that sort the lanes of a cell, and whether exactly: the column of extremes, else that of a sum."""
-    for partial_column in partial_columns:
-        if isinstance(partial_column.partial, Extreme):
-            return fold_input.arguments[partial_column].values, True
-    for partial_column in partial_columns:
-        if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
-            return _integers(partial_column, fold_input.arguments[partial_column].values)[-1], False
-    return None, False
-
-
-def _column(
-    partial_column: PartialColumn,
-    fold_input: FoldInput,
-    lanes: Lanes,
-    real: np.ndarray,
-    kinds: dict[object, int],
-) -> _Column:
-    argument, counted, valid = fold_input.arguments[partial_column], real, None
-    if argument.valid is not None:
-        counted = real & argument.valid[lanes.row]
-        valid = words_of(counted)
-    kind = kinds.setdefault(None if valid is None else partial_column.expression, len(kinds))
-    slices: tuple[BitSlices, ...] = ()
-    values = None
-    if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
-        columns = (
-            Short.of(integers).taken(lanes.row) for integers in _integers(partial_column, argument.values)
-        )
-        slices = tuple(BitSlices.of(integers, counted) for integers in columns)
-    elif not isinstance(partial_column.partial, Count):
-        values = argument.values[lanes.row]
-        values = np.where(counted, values, 0.0) if isinstance(partial_column.partial, Sum) else values
-    return _Column(
-        partial_column, fold_input.partial_columns.index(partial_column), kind, valid, slices, values
-    )
-
-
-def _integers(partial_column: PartialColumn, values: np.ndarray) -> list[Ints]:
-    """The integers that are summed separately: limbs, those of a BIGINT as one number."""
-    if partial_column.encoding == "limbs2":
-        return [(values[:, 1] << 32) | values[:, 0]]
-    return [values] if values.ndim == 1 else [values[:, limb] for limb in range(values.shape[1])]
-
-
-def _tiles(compiled: Compiled, batch: Prepared, pass_: _Pass, block: Block) -> Iterator[Tile]:
+def _tiles(compiled: Compiled, batch: Prepared, pass_: Pass, block: Block) -> Iterator[Tile]:
     here = [ranks[block.lanes].astype(np.int64) for ranks in pass_.at]
     for tile in tiles_of(compiled.plan, here, pass_.lanes.mask[block.low : block.high]):
         if pass_.lane_of is not None:
@@ -206,7 +95,7 @@ def _patch(tile: Tile, slots: Ints, batch: Prepared, lane_of: Ints, block: Block
 class _Block:
     """The columns of a block, each sliced once for all tiles."""
 
-    def __init__(self, pass_: _Pass, block: Block) -> None:
+    def __init__(self, pass_: Pass, block: Block) -> None:
         self._block, self._words = block, slice(block.low, block.high)
         self._columns = [
             (column, [slices.of_block(block) for slices in column.slices]) for column in pass_.columns
@@ -232,7 +121,7 @@ class _Block:
 
     def _cells(
         self,
-        column: _Column,
+        column: PassColumn,
         slices: Sequence[BlockBitSlices],
         words: Words,
         before: Cells,

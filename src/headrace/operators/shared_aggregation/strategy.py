@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Expression
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.native.library import library
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.query_index.boxes import by_row
 from headrace.operators.query_index.index import Compiled, QueryIndex
@@ -81,9 +82,10 @@ def chosen(batch: Prepared, number: int, fold_input: FoldInput) -> Strategy:
         return "histograms"
     visited = probe(part, [ranks[sample] for ranks in at], rows).candidates * (batch.rows / rows)
     words = words_needed(fold_input.codes, fold_input.count) * part.boxes
+    by_row, by_word = (25.0, 2.0) if library() is not None else (110.0, 12.0)
     cost: dict[Strategy, float] = {
         "probing": 22.0 * batch.rows + 40.0 * visited,
-        "bitmaps": 110.0 * batch.rows + 12.0 * words,
+        "bitmaps": by_row * batch.rows + by_word * words,
         "pairs": 100.0 * batch.rows + 134.0 * part.boxes * (batch.rows / 64) + 20.0 * visited,
     }
     if "signatures" in can and rows == SAMPLE:

@@ -1,0 +1,138 @@
+"""What is aggregated in one pass over a batch by bitmaps: the rows in the order of lanes, and the columns of partials in
+that order. Counts, sums and the extremes of one column share a pass, since lanes are sorted by one column at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headrace.dataclass import dataclass
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.partials.encoding import PartialColumn
+from headrace.operators.partials.partial import Count, Extreme, Sum
+from headrace.operators.query_index.boxes.by_column import Words
+from headrace.operators.query_index.matching.prepare import Prepared, words_of
+from headrace.operators.shared_aggregation.bit_slices import BitSlices, Short
+from headrace.operators.shared_aggregation.lanes import Lanes, laid_out
+from headrace.operators.shared_aggregation.query_cells import FoldInput
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PassColumn:
+    """One partial in the order of lanes: its `number` in the input, and what is aggregated.
+
+    `valid` are the rows that count, None if all do; partials of one `kind` count the same rows; `slices` of integer
+    sums, `values` of doubles and extremes.
+    """
+
+    partial_column: PartialColumn
+    number: int
+    kind: int
+    valid: Words | None
+    slices: tuple[BitSlices, ...]
+    values: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """A layout of the batch and what is aggregated over it, in the order of lanes.
+
+    `at` are the ranks of the part's attributes. `lane_of` a row is set if single rows are patched.
+    """
+
+    lanes: Lanes
+    at: list[np.ndarray]
+    columns: list[PassColumn]
+    lane_of: Ints | None
+
+
+def passes(fold_input: FoldInput) -> list[tuple[PartialColumn, ...]]:
+    """Counts, sums and the extremes of one column together; extremes of every other column separately."""
+    additive = tuple(
+        partial_column
+        for partial_column in fold_input.partial_columns
+        if not isinstance(partial_column.partial, Extreme)
+    )
+    extremes: dict[object, tuple[PartialColumn, ...]] = {}
+    for partial_column in fold_input.partial_columns:
+        if isinstance(partial_column.partial, Extreme):
+            extremes[partial_column.expression] = (
+                *extremes.get(partial_column.expression, ()),
+                partial_column,
+            )
+    first, *others = list(extremes.values()) or [()]
+    return [(*additive, *first), *others]
+
+
+def laid(
+    batch: Prepared, number: int, fold_input: FoldInput, partial_columns: tuple[PartialColumn, ...]
+) -> Pass:
+    """The batch laid out for these partials of part `number`."""
+    values, exact = _sorting(fold_input, partial_columns)
+    lanes = laid_out(fold_input.codes, fold_input.count, values, exact=exact)
+    real = np.unpackbits(lanes.mask.view(np.uint8), bitorder="little").view(bool)
+    lane_of = None
+    if batch.patches:
+        lane_of = np.empty(fold_input.rows, np.int64)
+        there = np.flatnonzero(real)
+        lane_of[lanes.row[there]] = there
+    at = [
+        ranks.astype(np.min_scalar_type(attribute.null))[lanes.row]
+        for attribute, ranks in zip(batch.parts[number].part.attributes, batch.at[number], strict=True)
+    ]
+    kinds: dict[object, int] = {}
+    return Pass(
+        lanes,
+        at,
+        [_column(partial_column, fold_input, lanes, real, kinds) for partial_column in partial_columns],
+        lane_of,
+    )
+
+
+def _sorting(
+    fold_input: FoldInput, partial_columns: Sequence[PartialColumn]
+) -> tuple[np.ndarray | None, bool]:
+    """The values that sort the lanes of a cell, and whether exactly: the column of extremes, else that of a sum."""
+    for partial_column in partial_columns:
+        if isinstance(partial_column.partial, Extreme):
+            return fold_input.arguments[partial_column].values, True
+    for partial_column in partial_columns:
+        if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
+            return _integers(partial_column, fold_input.arguments[partial_column].values)[-1], False
+    return None, False
+
+
+def _column(
+    partial_column: PartialColumn,
+    fold_input: FoldInput,
+    lanes: Lanes,
+    real: np.ndarray,
+    kinds: dict[object, int],
+) -> PassColumn:
+    argument, counted, valid = fold_input.arguments[partial_column], real, None
+    if argument.valid is not None:
+        counted = real & argument.valid[lanes.row]
+        valid = words_of(counted)
+    kind = kinds.setdefault(None if valid is None else partial_column.expression, len(kinds))
+    slices: tuple[BitSlices, ...] = ()
+    values = None
+    if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
+        columns = (
+            Short.of(integers).taken(lanes.row) for integers in _integers(partial_column, argument.values)
+        )
+        slices = tuple(BitSlices.of(integers, counted) for integers in columns)
+    elif not isinstance(partial_column.partial, Count):
+        values = argument.values[lanes.row]
+        values = np.where(counted, values, 0.0) if isinstance(partial_column.partial, Sum) else values
+    return PassColumn(
+        partial_column, fold_input.partial_columns.index(partial_column), kind, valid, slices, values
+    )
+
+
+def _integers(partial_column: PartialColumn, values: np.ndarray) -> list[Ints]:
+    """The integers that are summed separately: limbs, those of a BIGINT as one number."""
+    if partial_column.encoding == "limbs2":
+        return [(values[:, 1] << 32) | values[:, 0]]
+    return [values] if values.ndim == 1 else [values[:, limb] for limb in range(values.shape[1])]
