@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 RUN_STAMP := $(VENV)/.ready-to-run
 DEV_STAMP := $(VENV)/.ready-to-test
 BENCH_STAMP := $(VENV)/.ready-to-measure
-CODE := src tests $(wildcard benchmarks examples)
+CODE := src tests hatch_build.py $(wildcard benchmarks examples)
 WORKERS := 2
 
 .PHONY: help setup setup-dev demo tour test lint format types imports unit plans golden pictures narrow mutants coverage-mutants lock bench soak kills clean
