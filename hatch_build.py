@@ -28,7 +28,7 @@ class Kernels(BuildHookInterface[Any]):
         """Compile, and make the wheel one of this platform."""
         del version
         compile_kernels(Path(self.root))
-        build_data["artifacts"].append(f"/{FOLDER.as_posix()}/kernels.so")
+        build_data["artifacts"].append(f"/{FOLDER.as_posix()}/kernels.bin")
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
@@ -46,7 +46,7 @@ def compile_kernels(root: Path) -> None:
             _compiler(root, f"-mcpu={processor}", names, "-c", sources / f"{kernel}.c", "-o", made[-1])
     made.append(objects / "dispatch.o")
     _compiler(root, "-mcpu=baseline", "-c", sources / "dispatch.c", "-o", made[-1])
-    _compiler(root, "-shared", "-s", *made, "-o", sources / "kernels.so")
+    _compiler(root, "-shared", "-s", *made, "-o", sources / "kernels.bin")
 
 
 def _compiler(root: Path, *arguments: object) -> None:

@@ -144,38 +144,14 @@ def fold(
     loaded = library()
     assert loaded is not None
     held, shape = Arrays(), (len(factors.boxes) - 1, len(cells))
-    counted = [
-        Counted(
-            np.zeros(shape, np.int64),
-            np.full(shape, -1, np.int64) if kind.ends else None,
-            np.full(shape, -1, np.int64) if kind.ends else None,
-        )
-        for kind in kinds
-    ]
+    counted = [_counted(kind, shape) for kind in kinds]
     sums: list[tuple[np.ndarray, ...]] = [
         (np.zeros(shape),) if total.slices is None else (np.zeros(shape, np.int64), np.zeros(shape, np.int64))
         for total in totals
     ]
-    integers, doubles = list[ctypes.Structure](), list[ctypes.Structure]()
-    for total, into in zip(totals, sums, strict=True):
-        if total.slices is None:
-            doubles.append(
-                _Doubles(
-                    total.kind, held.pointer(total.doubles, np.float64), held.pointer(into[0], np.float64)
-                )
-            )
-            continue
-        assert total.widths is not None
-        integers.append(
-            _Total(
-                total.kind,
-                total.slices.shape[1],
-                held.pointer(total.slices, np.uint64),
-                held.pointer(total.bases, np.uint64),
-                held.pointer(np.minimum(total.widths, min(len(total.slices), 64)), np.int64),
-                *(held.pointer(half, np.int64) for half in into),
-            )
-        )
+    pairs = list(zip(totals, sums, strict=True))
+    integers = [_integers(total, into, held) for total, into in pairs if total.slices is not None]
+    doubles = [_doubles(total, into, held) for total, into in pairs if total.slices is None]
     attributes = [_Attribute(held.pointer(at, np.uint32), cuts) for at, cuts in ranks]
     structures = [
         _Kind(
@@ -186,19 +162,7 @@ def fold(
     ]
     request = _Fold(
         _Layout(held.pointer(mask, np.uint64), held.pointer(starts, np.int64), cells.start, len(cells)),
-        _Queries(
-            shape[0],
-            *(
-                held.pointer(array, np.int64)
-                for array in (
-                    factors.boxes,
-                    factors.factors,
-                    factors.attributes,
-                    factors.starts,
-                    factors.bitmaps,
-                )
-            ),
-        ),
+        _queries(factors, held),
         len(attributes),
         len(structures),
         len(integers),
@@ -211,3 +175,32 @@ def fold(
     if not loaded.headrace_fold(ctypes.byref(request), widest() if width is None else width):
         raise MemoryError("no memory for the bitmaps of a block")
     return counted, sums
+
+
+def _counted(kind: Kind, shape: tuple[int, int]) -> Counted:
+    """The cells of a kind before the first row."""
+    if not kind.ends:
+        return Counted(np.zeros(shape, np.int64), None, None)
+    return Counted(np.zeros(shape, np.int64), np.full(shape, -1, np.int64), np.full(shape, -1, np.int64))
+
+
+def _queries(factors: Factors, held: Arrays) -> _Queries:
+    arrays = (factors.boxes, factors.factors, factors.attributes, factors.starts, factors.bitmaps)
+    return _Queries(len(factors.boxes) - 1, *(held.pointer(array, np.int64) for array in arrays))
+
+
+def _integers(total: Total, into: Sequence[np.ndarray], held: Arrays) -> _Total:
+    assert total.slices is not None
+    assert total.widths is not None
+    return _Total(
+        total.kind,
+        total.slices.shape[1],
+        held.pointer(total.slices, np.uint64),
+        held.pointer(total.bases, np.uint64),
+        held.pointer(np.minimum(total.widths, min(len(total.slices), 64)), np.int64),
+        *(held.pointer(half, np.int64) for half in into),
+    )
+
+
+def _doubles(total: Total, into: Sequence[np.ndarray], held: Arrays) -> _Doubles:
+    return _Doubles(total.kind, held.pointer(total.doubles, np.float64), held.pointer(into[0], np.float64))

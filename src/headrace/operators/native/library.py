@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-FILE: Final = Path(__file__).with_name("kernels.so")
+FILE: Final = Path(__file__).with_name("kernels.bin")
 
 
 @cache

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,12 +20,13 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.native.bitmaps import Factors
 from headrace.operators.query_index.boxes import by_row
-from headrace.operators.query_index.boxes.box_factors import factors_of
 from headrace.operators.query_index.boxes.box_index import Part, compiled
 from headrace.operators.query_index.boxes.by_column import Plan, Words, planned
 from headrace.operators.query_index.predicates.normal_form import Normal, normal
+
+if TYPE_CHECKING:
+    from headrace.operators.native.bitmaps import Factors
 
 _OUTGROWN: Final = 0.1
 _WORTH_A_PART: Final = 32
@@ -62,6 +63,8 @@ class Compiled:
     @cached_property
     def factors(self) -> Factors:
         """The boxes, as the compiled kernel takes them."""
+        from headrace.operators.query_index.boxes.box_factors import factors_of  # noqa: PLC0415 - of many queries
+
         return factors_of(self.part)
 
     @cached_property

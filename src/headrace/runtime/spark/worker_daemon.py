@@ -25,6 +25,9 @@ from headrace.runtime.spark.nursery import NURSE, NURSERY
 _STANDARD: Final = (0, 1, 2)
 PUT_OFF: Final = (
     "pandas",
+    "headrace.operators.aggregates.group_comparisons",
+    "headrace.operators.aggregates.synopsis_aggregates",
+    "headrace.operators.query_index.boxes.box_factors",
     "headrace.operators.scalar.evaluation.kernels",
     "headrace.operators.sharing.shared_predicates",
     "headrace.operators.sharing.shared_panes",
