@@ -34,7 +34,8 @@ def both_ways(
     batch = prepared(index, columns, fold_input.rows)
     for number, compiled in enumerate(batch.parts):
         for partial_columns in passes(fold_input):
-            pass_ = laid(batch, number, fold_input, partial_columns)
+            pass_ = laid(batch, fold_input, partial_columns)
+            at = [ranks[pass_.lanes.row] for ranks in batch.at[number]]
             if pass_.lane_of is not None:
                 assert not compiled_bitmaps.takes(pass_)
                 continue
@@ -45,9 +46,9 @@ def both_ways(
                     for _ in range(1 + len(WIDTHS))
                 )
                 with np.errstate(all="ignore"):
-                    bitmaps.add(batch, number, pass_, cells, plain_cells)
+                    bitmaps.add(batch, number, at, pass_, cells, plain_cells)
                     for width, dense in zip(WIDTHS, others, strict=True):
-                        compiled_bitmaps.add(compiled, pass_, cells, dense, width)
+                        compiled_bitmaps.add(compiled, at, pass_, cells, dense, width)
                         yield plain_cells, dense
 
 

@@ -37,13 +37,12 @@ class PassColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
-    """A layout of the batch and what is aggregated over it, in the order of lanes.
+    """A layout of the batch and what is aggregated over it, in the order of lanes, for all parts of the index.
 
-    `at` are the ranks of the part's attributes. `lane_of` a row is set if single rows are patched.
+    `lane_of` a row is set if single rows are patched.
     """
 
     lanes: Lanes
-    at: list[np.ndarray]
     columns: list[PassColumn]
     lane_of: Ints | None
 
@@ -66,10 +65,8 @@ def passes(fold_input: FoldInput) -> list[tuple[PartialColumn, ...]]:
     return [(*additive, *first), *others]
 
 
-def laid(
-    batch: Prepared, number: int, fold_input: FoldInput, partial_columns: tuple[PartialColumn, ...]
-) -> Pass:
-    """The batch laid out for these partials of part `number`."""
+def laid(batch: Prepared, fold_input: FoldInput, partial_columns: tuple[PartialColumn, ...]) -> Pass:
+    """The batch laid out for these partials."""
     values, exact = _sorting(fold_input, partial_columns)
     lanes = laid_out(fold_input.codes, fold_input.count, values, exact=exact)
     real = np.unpackbits(lanes.mask.view(np.uint8), bitorder="little").view(bool)
@@ -78,14 +75,9 @@ def laid(
         lane_of = np.empty(fold_input.rows, np.int64)
         there = np.flatnonzero(real)
         lane_of[lanes.row[there]] = there
-    at = [
-        ranks.astype(np.min_scalar_type(attribute.null))[lanes.row]
-        for attribute, ranks in zip(batch.parts[number].part.attributes, batch.at[number], strict=True)
-    ]
     kinds: dict[object, int] = {}
     return Pass(
         lanes,
-        at,
         [_column(partial_column, fold_input, lanes, real, kinds) for partial_column in partial_columns],
         lane_of,
     )

@@ -16,7 +16,6 @@ from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Count, Extreme, Sum
 from headrace.operators.query_index.boxes.by_column import LANES, Tile, Words, tiles_of
-from headrace.operators.query_index.index import Compiled
 from headrace.operators.query_index.matching.prepare import Prepared
 from headrace.operators.shared_aggregation import compiled_bitmaps
 from headrace.operators.shared_aggregation.bit_slices import (
@@ -26,7 +25,7 @@ from headrace.operators.shared_aggregation.bit_slices import (
     last_lanes,
     sums_of_doubles,
 )
-from headrace.operators.shared_aggregation.bitmap_passes import Pass, PassColumn, laid, passes
+from headrace.operators.shared_aggregation.bitmap_passes import Pass, PassColumn
 from headrace.operators.shared_aggregation.lanes import Block, blocks
 from headrace.operators.shared_aggregation.query_cells import FoldInput, occupied
 
@@ -42,13 +41,13 @@ def takes(partial_columns: Sequence[PartialColumn]) -> bool:
 
 
 def fold(
-    batch: Prepared, number: int, fold_input: FoldInput
+    batch: Prepared, number: int, fold_input: FoldInput, laid_passes: Sequence[Pass]
 ) -> Iterator[tuple[Ints, Ints, Mapping[PartialColumn, Cells]]]:
-    """The cells of one part's queries, some (pane, group)s at a time."""
+    """The cells of one part's queries, some (pane, group)s at a time; `laid_passes` are those of the batch."""
     compiled = batch.parts[number]
     slots = compiled.part.slots
     live = ~np.isin(slots, np.array(sorted(batch.dead), np.int64))
-    laid_passes = [laid(batch, number, fold_input, partial_columns) for partial_columns in passes(fold_input)]
+    ranks = [[at[pass_.lanes.row] for at in batch.at[number]] for pass_ in laid_passes]
     step = max(1, _CELLS // max(len(slots), 1))
     for first in range(0, fold_input.count, step):
         cells = range(first, min(fold_input.count, first + step))
@@ -56,25 +55,34 @@ def fold(
             partial_column.partial.identity((len(slots), len(cells)))
             for partial_column in fold_input.partial_columns
         ]
-        for pass_ in laid_passes:
+        for pass_, at in zip(laid_passes, ranks, strict=True):
             if compiled_bitmaps.takes(pass_):
-                compiled_bitmaps.add(compiled, pass_, cells, dense)
+                compiled_bitmaps.add(compiled, at, pass_, cells, dense)
             else:
-                add(batch, number, pass_, cells, dense)
+                add(batch, number, at, pass_, cells, dense)
         dense[0][0][~live] = 0
         yield occupied(dict(zip(fold_input.partial_columns, dense, strict=True)), slots, first, fold_input)
 
 
-def add(batch: Prepared, number: int, pass_: Pass, cells: range, dense: Sequence[Cells]) -> None:
-    """Combine the partials of the cells into `dense`, by number of partial, shape (queries, cells); in numpy."""
+def add(
+    batch: Prepared,
+    number: int,
+    at: Sequence[np.ndarray],
+    pass_: Pass,
+    cells: range,
+    dense: Sequence[Cells],
+) -> None:
+    """What `compiled_bitmaps.add` does, in numpy, for part `number`."""
     for block in blocks(pass_.lanes, cells.start, cells.stop):
         columns = _Block(pass_, block)
-        for tile in _tiles(batch.parts[number], batch, pass_, block):
+        for tile in _tiles(batch, number, at, pass_, block):
             columns.add(tile, dense, cells.start)
 
 
-def _tiles(compiled: Compiled, batch: Prepared, pass_: Pass, block: Block) -> Iterator[Tile]:
-    here = [ranks[block.lanes].astype(np.int64) for ranks in pass_.at]
+def _tiles(
+    batch: Prepared, number: int, at: Sequence[np.ndarray], pass_: Pass, block: Block
+) -> Iterator[Tile]:
+    compiled, here = batch.parts[number], [ranks[block.lanes] for ranks in at]
     for tile in tiles_of(compiled.plan, here, pass_.lanes.mask[block.low : block.high]):
         if pass_.lane_of is not None:
             _patch(tile, compiled.part.slots, batch, pass_.lane_of, block)

@@ -25,9 +25,16 @@ def takes(pass_: Pass) -> bool:
 
 
 def add(
-    compiled: Compiled, pass_: Pass, cells: range, dense: Sequence[Cells], width: int | None = None
+    compiled: Compiled,
+    at: Sequence[np.ndarray],
+    pass_: Pass,
+    cells: range,
+    dense: Sequence[Cells],
+    width: int | None = None,
 ) -> None:
-    """Combine the partials of the cells into `dense`, by number of partial, shape (queries, cells)."""
+    """Combine the partials of the cells into `dense`, by number of partial, shape (queries, cells); `at` are the ranks of
+    the part's attributes by lane.
+    """
     kinds: dict[int, kernel.Kind] = {}
     totals = [_totals(column) for column in pass_.columns]
     for column in pass_.columns:
@@ -35,7 +42,7 @@ def add(
         known = kinds.get(column.kind)
         kinds[column.kind] = kernel.Kind(column.valid, ends or (known is not None and known.ends))
     ranks = [
-        (at, attribute.blank - 1) for at, attribute in zip(pass_.at, compiled.part.attributes, strict=True)
+        (here, attribute.blank - 1) for here, attribute in zip(at, compiled.part.attributes, strict=True)
     ]
     lanes = pass_.lanes
     counted, sums = kernel.fold(

@@ -46,8 +46,9 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:
     everywhere = np.ones(part.queries, bool)
     for attribute, at in zip(part.attributes, batch.at[number], strict=True):
         everywhere[attribute.boxes] = False
+        cells = at.astype(np.int64) * fold_input.count + fold_input.codes
         running = {
-            partial_column: _running(attribute, at, partial_column, fold_input)
+            partial_column: _running(attribute, cells, partial_column, fold_input)
             for partial_column in fold_input.partial_columns
         }
         step = max(1, _CELLS // max(fold_input.count, 1))
@@ -68,13 +69,13 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:
 
 
 def _running(
-    attribute: AttributeIndex, at: Ints, partial_column: PartialColumn, fold_input: FoldInput
+    attribute: AttributeIndex, cells: Ints, partial_column: PartialColumn, fold_input: FoldInput
 ) -> Cells:
-    """(ranks, cells): at row r the sum over ranks r and higher; at `blank` zero, at `null` the NULLs."""
+    """(ranks, cells) of rows in `cells` of that shape: at row r the sum over ranks r and higher; at `blank` zero, at `null` the NULLs."""
     ranks = attribute.null + 1
     lifted = partial_column.partial.lift(
         fold_input.arguments[partial_column],
-        at * fold_input.count + fold_input.codes,
+        cells,
         ranks * fold_input.count,
     )
     tables = tuple(part.reshape(ranks, fold_input.count) for part in lifted)

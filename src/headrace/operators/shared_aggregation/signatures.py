@@ -92,7 +92,7 @@ def _distinct_ranks(sizes: Sequence[int], at: Sequence[Ints], rows: int) -> tupl
     codes = np.zeros(rows, np.int64)
     present = np.zeros(min(rows, 1), np.int64)
     for size, here in zip(sizes, at, strict=True):
-        codes, present = compact(codes * size + here, max(len(present), 1) * size)
+        codes, present = compact(codes * size + here.astype(np.int64), max(len(present), 1) * size)
     first = np.zeros(len(present), np.int64)
     first[codes] = np.arange(rows)
     return codes, first

@@ -22,6 +22,7 @@ from headrace.operators.query_index.index import Compiled, QueryIndex
 from headrace.operators.query_index.matching.prepare import Failed, Prepared, prepared
 from headrace.operators.query_index.matching.probe import probe
 from headrace.operators.shared_aggregation import bitmaps, histograms, pairs
+from headrace.operators.shared_aggregation.bitmap_passes import Pass, laid, passes
 from headrace.operators.shared_aggregation.lanes import words_needed
 from headrace.operators.shared_aggregation.query_cells import FoldInput, QueryCells, fold_input_of, gathered
 from headrace.operators.shared_aggregation.signatures import fold as by_signature
@@ -60,30 +61,37 @@ def fold(
     """
     fold_input = fold_input_of(partial_columns, arguments, codes, count)
     batch = prepared(index, columns, fold_input.rows)
-    parts = []
+    parts, laid_passes = [], list[Pass]()
     used: list[Strategy] = []
     for number in range(len(batch.at)):
-        way = strategy or chosen(batch, number, fold_input)
+        way = strategy or chosen(batch, number, fold_input, is_laid=bool(laid_passes))
         if way not in possible(batch, number, fold_input):
             way = "pairs"
         used.append(way)
-        parts += list(_folded(batch, number, fold_input, way))
+        if way == "bitmaps" and not laid_passes:
+            laid_passes = [laid(batch, fold_input, pass_columns) for pass_columns in passes(fold_input)]
+        parts += list(_folded(batch, number, fold_input, way, laid_passes))
     parts += list(pairs.fold_decided(batch.decided, fold_input))
     return Folded(gathered(parts, fold_input), batch.failed, tuple(used))
 
 
-def chosen(batch: Prepared, number: int, fold_input: FoldInput) -> Strategy:
-    """The cheapest strategy for a part, estimated from a sample of the batch, in nanoseconds measured on one core."""
+def chosen(batch: Prepared, number: int, fold_input: FoldInput, *, is_laid: bool = False) -> Strategy:
+    """The cheapest strategy for a part, estimated from a sample of the batch, in nanoseconds measured on one core.
+
+    `is_laid`: bitmaps aggregate another part, so the batch is laid out whatever is chosen.
+    """
     part, at = batch.parts[number].part, batch.at[number]
     rows = min(batch.rows, SAMPLE)
     sample = np.linspace(0, batch.rows - 1, rows).astype(np.int64)
     can = possible(batch, number, fold_input)
-    if "histograms" in can and histograms.table_size(batch, number, fold_input) <= 4 * batch.rows:
-        return "histograms"
     visited = probe(part, [ranks[sample] for ranks in at], rows).candidates * (batch.rows / rows)
     words = words_needed(fold_input.codes, fold_input.count) * part.boxes
     by_row, by_word = (25.0, 2.0) if library() is not None else (110.0, 12.0)
+    if is_laid:
+        by_row = 2.0 * len(part.attributes)
+    columns = len(part.attributes) * len(fold_input.partial_columns)
     cost: dict[Strategy, float] = {
+        "histograms": 5.0 * batch.rows * columns + 2.0 * histograms.table_size(batch, number, fold_input),
         "probing": 22.0 * batch.rows + 40.0 * visited,
         "bitmaps": by_row * batch.rows + by_word * words,
         "pairs": 100.0 * batch.rows + 134.0 * part.boxes * (batch.rows / 64) + 20.0 * visited,
@@ -118,9 +126,11 @@ def possible(batch: Prepared, number: int, fold_input: FoldInput) -> frozenset[S
     return frozenset(strategies)
 
 
-def _folded(batch: Prepared, number: int, fold_input: FoldInput, way: Strategy) -> Iterator[pairs.Part]:
+def _folded(
+    batch: Prepared, number: int, fold_input: FoldInput, way: Strategy, laid_passes: Sequence[Pass]
+) -> Iterator[pairs.Part]:
     if way == "bitmaps":
-        return bitmaps.fold(batch, number, fold_input)
+        return bitmaps.fold(batch, number, fold_input, laid_passes)
     if way == "histograms":
         return histograms.fold(batch, number, fold_input)
     if way == "signatures":

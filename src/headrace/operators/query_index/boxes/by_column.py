@@ -130,7 +130,7 @@ def _cumulative(attribute: AttributeIndex, at: Ints, words: int) -> tuple[Words,
         at, renamed, k = _renamed(attribute, at)
     table = np.zeros((k + 3, words), np.uint64)
     lanes = np.arange(len(at))
-    np.add.at(table.reshape(-1), at * words + (lanes >> 6), _BITS[lanes & 63])
+    np.add.at(table.reshape(-1), at.astype(np.int64) * words + (lanes >> 6), _BITS[lanes & 63])
     upward = table[k::-1]
     np.bitwise_or.accumulate(upward, axis=0, out=upward)
     return table, renamed

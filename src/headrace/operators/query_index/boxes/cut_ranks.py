@@ -8,32 +8,58 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.box_index import AttributeIndex
+from headrace.operators.query_index.boxes.box_ranges import rank_type
 from headrace.operators.query_index.predicates.order_keys import absent, keys_of
+from headrace.operators.scalar.values.datum import raw
 
 _NARROW: Final = 1 << 16
 
 
-def cut_ranks(attribute: AttributeIndex, values: pa.Array) -> Ints:
-    """How many cuts are at or below each value; `attribute.null` where it is NULL."""
-    keys = keys_of(values)
-    ranks = _whole(attribute, keys) if isinstance(keys, np.ndarray) else _bytes(attribute, keys)
-    nulls = absent(values)
-    if nulls is not None:
-        ranks[nulls] = attribute.null
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys:
+    """The keys of an attribute's values in a batch, which all parts of an index rank among their own cuts.
+
+    With `low`, the least of integers of a small range, `keys` are what these exceed it by, at most `span`, in 16 bits: a
+    wide copy of a column costs more in new pages of memory than all searches. `nulls` is where the attribute is NULL,
+    None if nowhere.
+    """
+
+    keys: Ints | pa.Array
+    nulls: np.ndarray | None
+    low: int | None = None
+    span: int = 0
+
+    @staticmethod
+    def of(values: pa.Array) -> Keys:
+        """The keys of a column."""
+        keys = raw(values) if pa.types.is_integer(values.type) else keys_of(values)
+        nulls = absent(values)
+        if isinstance(keys, np.ndarray) and len(keys):
+            low, high = int(keys.min()), int(keys.max())
+            if high - low < min(_NARROW, 4 * len(keys) + 64):
+                above = np.subtract(
+                    keys, low, out=np.empty(len(keys), np.uint16), dtype=np.int64, casting="unsafe"
+                )
+                return Keys(above, nulls, low, high - low)
+        return Keys(keys, nulls)
+
+
+def cut_ranks(attribute: AttributeIndex, values: Keys) -> np.ndarray:
+    """How many cuts are at or below each value, as `rank_type`; `attribute.null` where it is NULL."""
+    narrow = rank_type(attribute)
+    if not isinstance(values.keys, np.ndarray):
+        ranks = _bytes(attribute, values.keys).astype(narrow)
+    elif values.low is None:
+        ranks = np.searchsorted(attribute.cuts, values.keys, side="right").astype(narrow)
+    else:  # one search a value of the range, not one a row
+        range_ = np.arange(values.low, values.low + values.span + 1)
+        ranks = np.searchsorted(attribute.cuts, range_, side="right").astype(narrow).take(values.keys)
+    if values.nulls is not None:
+        ranks[values.nulls] = attribute.null
     return ranks
-
-
-def _whole(attribute: AttributeIndex, keys: Ints) -> Ints:
-    cuts = attribute.cuts
-    if not len(keys):
-        return keys
-    low, high = int(keys.min()), int(keys.max())
-    if high - low < min(_NARROW, 4 * len(keys) + 64):  # one search a value of the range, not one a row
-        table = np.searchsorted(cuts, np.arange(low, high + 1), side="right")
-        return table.take(keys - low)
-    return np.searchsorted(cuts, keys, side="right").astype(np.int64, copy=False)
 
 
 def _bytes(attribute: AttributeIndex, keys: pa.Array) -> Ints:

@@ -19,7 +19,7 @@ from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.box_index import Part
 from headrace.operators.query_index.boxes.by_column import BLOCK_WORDS, LANES, Words, planned, tiles_of
-from headrace.operators.query_index.boxes.cut_ranks import cut_ranks
+from headrace.operators.query_index.boxes.cut_ranks import Keys, cut_ranks
 from headrace.operators.query_index.index import Compiled, Entry, QueryIndex, Side
 from headrace.operators.scalar import Evaluation
 from headrace.operators.scalar.values.datum import column, truth
@@ -46,7 +46,7 @@ class Prepared:
     index: QueryIndex
     rows: int
     parts: list[Compiled] = field(default_factory=list)
-    at: list[list[Ints]] = field(default_factory=list)
+    at: list[list[np.ndarray]] = field(default_factory=list)
     decided: dict[int, Words] = field(default_factory=dict)
     patches: dict[int, tuple[Ints, np.ndarray]] = field(default_factory=dict)
     failed: dict[int, Failed] = field(default_factory=dict)
@@ -61,20 +61,21 @@ class _Batch:
         self.evaluation = Evaluation(columns, rows)
         self.failures: dict[Expression, np.ndarray] = {}
         self.nulls: dict[Expression, np.ndarray] = {}
+        self._keys: dict[Expression, Keys] = {}
         self._exceptional: dict[tuple[Expression, ...], tuple[Ints, Evaluation]] = {}
 
-    def ranks(self, part: Part) -> list[Ints]:
-        ranks = []
-        for attribute in part.attributes:
-            result = self.evaluation.result(attribute.expression)
-            values = column(result.value, self.rows)
+    def ranks(self, part: Part) -> list[np.ndarray]:
+        return [cut_ranks(attribute, self._keys_of(attribute.expression)) for attribute in part.attributes]
+
+    def _keys_of(self, attribute: Expression) -> Keys:
+        if attribute not in self._keys:
+            result = self.evaluation.result(attribute)
+            keys = self._keys[attribute] = Keys.of(column(result.value, self.rows))
             if result.errors is not None:
-                self.failures[attribute.expression] = result.errors.mask
-            at = cut_ranks(attribute, values)
-            if values.null_count:
-                self.nulls[attribute.expression] = at == attribute.null
-            ranks.append(at)
-        return ranks
+                self.failures[attribute] = result.errors.mask
+            if keys.nulls is not None:
+                self.nulls[attribute] = keys.nulls
+        return self._keys[attribute]
 
     def restricted(self, rows: Ints) -> Evaluation:
         """Evaluation over some rows."""
@@ -125,7 +126,7 @@ def truths(words: Words, rows: int) -> np.ndarray:
     return values
 
 
-def blocks(at: list[Ints], rows: int) -> Iterator[tuple[int, int, list[Ints], Words]]:
+def blocks(at: list[np.ndarray], rows: int) -> Iterator[tuple[int, int, list[np.ndarray], Words]]:
     """The rows cut into blocks: first and last row, ranks padded to whole words, and the mask of real rows."""
     for low in range(0, rows, BLOCK_WORDS * LANES):
         high = min(rows, low + BLOCK_WORDS * LANES)
