@@ -46,6 +46,36 @@ def test_what_a_row_costs_is_told_from_what_an_epoch_costs(
     assert line.per_row == pytest.approx(cost, rel=1e-3)
 
 
+@given(
+    fixed=st.floats(1e-4, 0.1),
+    cost=st.floats(1e-6, 1e-3),
+    pause=st.floats(3, 100),
+    at=st.integers(6, 19),
+)
+def test_one_pause_of_the_machine_does_not_change_the_line(
+    fixed: float, cost: float, pause: float, at: int
+) -> None:
+    line = CostLine()
+    for number in range(20):
+        rows = 1000 * (1 + number % 4)
+        seconds = fixed + cost * rows
+        line = CostLine(*line.after(rows, seconds * pause if number == at else seconds, 1.0).as_json())
+    assert line.per_row == pytest.approx(cost, rel=1e-3)
+    assert line.fixed == pytest.approx(fixed, rel=0.1, abs=1e-2 * cost * 1000)
+
+
+@pytest.mark.parametrize("times", [3, 10])
+def test_costs_that_change_count_from_the_second_slow_epoch_on(times: int) -> None:
+    line, seconds, rows = CostLine(), 0.0, 0
+    for number in range(60):
+        size = 1000 * (1 + number % 4)
+        spent = 1e-6 * size * (1 if number < 20 else times)
+        line, seconds, rows = line.after(size, spent, 0.0), seconds + spent, rows + size
+        if number > 20:
+            assert line.seconds + line.excess == pytest.approx(seconds)
+    assert line.seconds / line.rows == pytest.approx(seconds / rows, rel=0.05)
+
+
 def test_old_measurements_fade() -> None:
     line = CostLine().after(1000, 1.0, 0).after(1000, 9.0, 600)
     assert line.per_row == pytest.approx(9e-3, rel=1e-3)

@@ -17,13 +17,18 @@ MEMORY_SECONDS: Final = 60.0
 """After so long a measurement counts for 1/e."""
 _VARIED: Final = 0.05
 """Variance of the rows of an epoch, by the square of their mean, from which on the cost of rows is separated from that of an epoch."""
+_SLOW: Final = 2.0
+"""An epoch that takes so many times what the line predicts is slow: it counts as predicted, unless the next is slow, too."""
+_KNOWN: Final = 4.0
+"""Weight from which on a line is known well enough to call an epoch slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
     """What rows cost, from epochs of different sizes: seconds = fixed + rows x cost, by least squares; older ones count less.
 
-    Sums over epochs: their weight, rows, seconds, rows squared, and rows times seconds.
+    Sums over epochs: their weight, rows, seconds, rows squared, and rows times seconds. `excess` is what the last epoch, if it
+    was slow, took beyond the line, and `slow_rows` its rows: squares would let a single pause of the machine turn the line.
     """
 
     weight: float = 0.0
@@ -31,16 +36,33 @@ class CostLine:
     seconds: float = 0.0
     squares: float = 0.0
     products: float = 0.0
+    excess: float = 0.0
+    slow_rows: float = 0.0
 
     def after(self, rows: float, seconds: float, elapsed: float) -> CostLine:
-        """With one more epoch, which took so many seconds, so long after the last one."""
+        """With one more epoch, which took so many seconds, so long after the last one.
+
+        One slow epoch counts as the line predicts; with a second one the costs have changed, and all of both counts.
+
+        >>> line = CostLine()
+        >>> for rows in (100, 1100, 100, 1100):
+        ...     line = line.after(rows, 1 + 0.002 * rows, 0)
+        >>> round(line.after(100, 60.0, 0).per_row, 9), line.after(100, 60.0, 0).after(100, 60.0, 0).fixed > 10
+        (0.002, True)
+        """
         faded = exp(-max(0.0, elapsed) / MEMORY_SECONDS)
+        predicted = self.fixed + self.per_row * rows if self.weight * faded >= _KNOWN else inf
+        excess = seconds - predicted if 0 < _SLOW * predicted < seconds else 0.0
+        confirmed = excess > 0 and self.excess > 0
+        counted, late = (seconds, self.excess) if confirmed else (seconds - excess, 0.0)
         return CostLine(
             self.weight * faded + 1,
             self.rows * faded + rows,
-            self.seconds * faded + seconds,
+            self.seconds * faded + counted + late,
             self.squares * faded + rows * rows,
-            self.products * faded + rows * seconds,
+            self.products * faded + rows * counted + self.slow_rows * late,
+            0.0 if confirmed else excess,
+            0.0 if confirmed else rows if excess else 0.0,
         )
 
     @property
@@ -71,7 +93,15 @@ class CostLine:
 
     def as_json(self) -> list[float]:
         """The sums; the constructor takes them back."""
-        return [self.weight, self.rows, self.seconds, self.squares, self.products]
+        return [
+            self.weight,
+            self.rows,
+            self.seconds,
+            self.squares,
+            self.products,
+            self.excess,
+            self.slow_rows,
+        ]
 
 
 @dataclass(frozen=True, slots=True)
