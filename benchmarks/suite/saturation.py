@@ -40,7 +40,7 @@ PLANS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 SIZES: Final = (20_000, 50_000, 100_000, 30_000, 80_000, 40_000, 150_000, 60_000) * 16
-"""Rows of the epochs before the prediction: a row costs so little beside an epoch that fewer epochs leave its cost open."""
+"""Rows of the epochs before the prediction; many, since a row costs little compared with an epoch."""
 LARGE: Final = 200_000
 """Rows of the batches that wait."""
 BATCHES: Final = 25
