@@ -70,7 +70,11 @@ def hook(answers: list[Any] | None = None, before: Callable[[int], None] = lambd
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            length = int(self.headers["Content-Length"])
+            body = self.rfile.read(length)
+            if len(body) < length:  # the caller was stopped while it sent: no call was received
+                self.close_connection = True
+                return
             with lock:
                 number = len(seen.calls)
                 seen.calls.append(Call({name.lower(): value for name, value in self.headers.items()}, body))
