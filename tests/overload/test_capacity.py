@@ -61,7 +61,21 @@ def test_one_pause_of_the_machine_does_not_change_the_line(
         seconds = fixed + cost * rows
         line = CostLine(*line.after(rows, seconds * pause if number == at else seconds, 1.0).as_json())
     assert line.per_row == pytest.approx(cost, rel=1e-3)
-    assert line.fixed == pytest.approx(fixed, rel=0.1, abs=1e-2 * cost * 1000)
+    mean = line.fixed + line.per_row * line.rows / line.weight
+    assert mean == pytest.approx((line.seconds + line.excess) / line.weight), (
+        "the pause counts as cost of epochs"
+    )
+    assert line.excess > 0
+
+
+@pytest.mark.parametrize("every", [2, 4, 10])
+def test_epochs_that_are_slow_now_and_then_count_with_all_their_seconds(every: int) -> None:
+    line, seconds = CostLine(), 0.0
+    for number in range(80):
+        size = 1000 * (1 + number % 3)
+        spent = 1e-6 * size + (0.05 if number % every == every - 1 else 0.005)
+        line, seconds = line.after(size, spent, 0.0), seconds + spent
+    assert line.fixed * line.weight + line.per_row * line.rows == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("times", [3, 10])
@@ -71,9 +85,9 @@ def test_costs_that_change_count_from_the_second_slow_epoch_on(times: int) -> No
         size = 1000 * (1 + number % 4)
         spent = 1e-6 * size * (1 if number < 20 else times)
         line, seconds, rows = line.after(size, spent, 0.0), seconds + spent, rows + size
-        if number > 20:
-            assert line.seconds + line.excess == pytest.approx(seconds)
-    assert line.seconds / line.rows == pytest.approx(seconds / rows, rel=0.05)
+        assert line.seconds + line.excess == pytest.approx(seconds)
+    assert line.per_row > 0.5 * times * 1e-6
+    assert line.fixed * line.weight + line.per_row * line.rows == pytest.approx(seconds)
 
 
 def test_old_measurements_fade() -> None:

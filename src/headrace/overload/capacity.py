@@ -18,7 +18,7 @@ MEMORY_SECONDS: Final = 60.0
 _VARIED: Final = 0.05
 """Variance of the rows of an epoch, by the square of their mean, from which on the cost of rows is separated from that of an epoch."""
 _SLOW: Final = 2.0
-"""An epoch that takes so many times what the line predicts is slow: it counts as predicted, unless the next is slow, too."""
+"""An epoch that takes so many times what the line predicts is slow."""
 _KNOWN: Final = 4.0
 """Weight from which on a line is known well enough to call an epoch slow."""
 
@@ -27,8 +27,9 @@ _KNOWN: Final = 4.0
 class CostLine:
     """What rows cost, from epochs of different sizes: seconds = fixed + rows x cost, by least squares; older ones count less.
 
-    Sums over epochs: their weight, rows, seconds, rows squared, and rows times seconds. `excess` is what the last epoch, if it
-    was slow, took beyond the line, and `slow_rows` its rows: squares would let a single pause of the machine turn the line.
+    Sums over epochs: their weight, rows, seconds, rows squared, and rows times seconds. What a slow epoch takes beyond the
+    line is in `excess` instead of `seconds`: it counts as cost of epochs, not of rows, since least squares would let one
+    pause of the machine turn the line. `last` and `last_rows` are those of the last epoch, if it was slow.
     """
 
     weight: float = 0.0
@@ -37,32 +38,37 @@ class CostLine:
     squares: float = 0.0
     products: float = 0.0
     excess: float = 0.0
-    slow_rows: float = 0.0
+    last: float = 0.0
+    last_rows: float = 0.0
 
     def after(self, rows: float, seconds: float, elapsed: float) -> CostLine:
         """With one more epoch, which took so many seconds, so long after the last one.
 
-        One slow epoch counts as the line predicts; with a second one the costs have changed, and all of both counts.
+        With a second slow epoch in sequence the cost of rows has changed: both count as any other.
 
         >>> line = CostLine()
         >>> for rows in (100, 1100, 100, 1100):
         ...     line = line.after(rows, 1 + 0.002 * rows, 0)
-        >>> round(line.after(100, 60.0, 0).per_row, 9), line.after(100, 60.0, 0).after(100, 60.0, 0).fixed > 10
-        (0.002, True)
+        >>> paused = line.after(100, 60.0, 0)
+        >>> round(paused.per_row, 9), round(paused.fixed, 2), paused.after(100, 60.0, 0).per_row
+        (0.002, 12.76, 0.0)
         """
         faded = exp(-max(0.0, elapsed) / MEMORY_SECONDS)
-        predicted = self.fixed + self.per_row * rows if self.weight * faded >= _KNOWN else inf
+        known = self.weight * faded >= _KNOWN
+        predicted = self.fixed + self.per_row * rows if known else inf
         excess = seconds - predicted if 0 < _SLOW * predicted < seconds else 0.0
-        confirmed = excess > 0 and self.excess > 0
-        counted, late = (seconds, self.excess) if confirmed else (seconds - excess, 0.0)
+        late = self.last * faded if excess else 0.0
+        if late:
+            excess = 0.0
         return CostLine(
             self.weight * faded + 1,
             self.rows * faded + rows,
-            self.seconds * faded + counted + late,
+            self.seconds * faded + seconds - excess + late,
             self.squares * faded + rows * rows,
-            self.products * faded + rows * counted + self.slow_rows * late,
-            0.0 if confirmed else excess,
-            0.0 if confirmed else rows if excess else 0.0,
+            self.products * faded + rows * (seconds - excess) + self.last_rows * late,
+            max(0.0, self.excess * faded + excess - late),
+            excess,
+            rows if excess else 0.0,
         )
 
     @property
@@ -76,7 +82,7 @@ class CostLine:
             return 0.0
         mean = self.rows / self.weight
         variance = self.squares / self.weight - mean * mean
-        whole = self.seconds / self.rows
+        whole = (self.seconds + self.excess) / self.rows
         if variance <= _VARIED * mean * mean:
             return whole
         covariance = self.products / self.weight - mean * self.seconds / self.weight
@@ -89,19 +95,13 @@ class CostLine:
         >>> round(CostLine().after(100, 1.2, 0).after(1100, 3.2, 0).fixed, 9)
         1.0
         """
-        return max(0.0, (self.seconds - self.per_row * self.rows) / self.weight) if self.weight else 0.0
+        spent = self.seconds + self.excess
+        return max(0.0, (spent - self.per_row * self.rows) / self.weight) if self.weight else 0.0
 
     def as_json(self) -> list[float]:
         """The sums; the constructor takes them back."""
-        return [
-            self.weight,
-            self.rows,
-            self.seconds,
-            self.squares,
-            self.products,
-            self.excess,
-            self.slow_rows,
-        ]
+        sums = [self.weight, self.rows, self.seconds, self.squares, self.products]
+        return [*sums, self.excess, self.last, self.last_rows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ Strategy = Choice["bitmaps", "histograms", "probing", "pairs", "signatures"]
 SAMPLE: Final = 1024
 MOST_SIGNATURES: Final = 0.2
 """Signatures are a group key if a sample has fewer than this share of rows in distinct ones."""
+MOST_TABLES: Final = 4
+"""Histograms have at most so many cells a row of the batch, which bounds their memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,13 +91,15 @@ def chosen(batch: Prepared, number: int, fold_input: FoldInput, *, is_laid: bool
     by_row, by_word = (25.0, 2.0) if library() is not None else (110.0, 12.0)
     if is_laid:
         by_row = 2.0 * len(part.attributes)
-    columns = len(part.attributes) * len(fold_input.partial_columns)
     cost: dict[Strategy, float] = {
-        "histograms": 5.0 * batch.rows * columns + 2.0 * histograms.table_size(batch, number, fold_input),
         "probing": 22.0 * batch.rows + 40.0 * visited,
         "bitmaps": by_row * batch.rows + by_word * words,
         "pairs": 100.0 * batch.rows + 134.0 * part.boxes * (batch.rows / 64) + 20.0 * visited,
     }
+    tables = histograms.table_size(batch, number, fold_input)
+    if tables <= MOST_TABLES * batch.rows:
+        columns = len(part.attributes) * len(fold_input.partial_columns)
+        cost["histograms"] = 5.0 * batch.rows * columns + 2.0 * tables
     if "signatures" in can and rows == SAMPLE:
         cost |= _by_signature_cost(batch.parts[number], [ranks[sample] for ranks in at], batch.rows)
     return min((way for way in cost if way in can), key=lambda way: cost[way])
