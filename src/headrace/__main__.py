@@ -1,7 +1,5 @@
 """`python -m headrace` is the command `headrace`."""
 
-import sys
+from headrace.cli.main import program
 
-from headrace.cli.main import main
-
-sys.exit(main())
+program()

@@ -1,28 +1,30 @@
-"""`dataclass` as in the standard library, except that methods are compiled when they are first used.
+"""`dataclass` as in the standard library, except that what a class may need is made when it is first used.
 
-The standard library compiles up to six functions for each class while its module is imported. A short command imports hundreds
-of classes and uses few of them, so that most of its start was spent there (decision 87). Fields, slots and patterns are the
-standard library's own: `fields`, `replace`, `asdict`, `match` and pickles do not differ. There is no `InitVar`.
+The standard library compiles up to six functions for each class while its module is imported, and describes all fields. A short command
+imports hundreds of classes and uses few of them, so that most of its start was spent there (decision 87). `fields`, `replace`, `asdict`,
+`match` and pickles do not differ. There is no `InitVar` and no `KW_ONLY`.
+
+A constructor depends on names and defaults of fields only in its constants: constructors with equally many fields of the same kinds share what
+is compiled (decision 97).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import MISSING, Field, FrozenInstanceError, fields
+from abc import update_abstractmethods
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
+from dataclasses import dataclass as standard_dataclass
+from functools import cache
 from inspect import get_annotations
 from reprlib import recursive_repr
-from threading import RLock
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from types import CellType, CodeType, FunctionType, MemberDescriptorType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, get_origin
 
 __all__ = ["dataclass", "is_compiled_later"]
 
 
-_MAKING: Final = RLock()
-"""Held while the bases of a class do not show that they are frozen."""
 _WRAPPED: Final = ("__func__", "fget", "func")
 """Where class methods, properties and cached properties have their function."""
 
@@ -68,7 +70,7 @@ else:
 
 
 def _made(
-    cls: type,
+    cls: Any,
     *,
     init: bool = True,
     repr: bool = True,  # noqa: A002 - the standard library's name
@@ -82,6 +84,7 @@ def _made(
     has_own_hash = _has_own_hash(cls)
     _refuse_mixed_bases(cls, frozen=frozen)
     cls = _with_fields(cls, slots=slots)
+    cls.__dataclass_params__ = copy(_PARAMETERS)
     _set_parameters(cls, init=init, repr=repr, eq=eq, order=order, frozen=frozen)
     if frozen:
         _freeze(cls, slots=slots)
@@ -92,45 +95,149 @@ def _made(
     if eq:
         _put(cls, "__eq__", _eq)
         if not has_own_hash:
-            cls.__hash__ = _Later(cls, "__hash__", _hash) if frozen else None  # type: ignore[assignment]
+            cls.__hash__ = _Later(cls, "__hash__", _hash) if frozen else None
     if order:
         for name, operator in _ORDER.items():
             setattr(cls, name, _Later(cls, name, _comparison(operator)))
-    return cls
+    return update_abstractmethods(cls)
 
 
-def _with_fields(cls: type, *, slots: bool) -> Any:
-    """The class with its fields, as the standard library makes them.
+# --------------------------------------------------------------------------------------------------------------- fields
 
-    Of an annotation that is a text it would ask three times which type it names; only class variables make a difference.
-    """
-    annotations = get_annotations(cls)
-    plain = {
-        name: each for name, each in annotations.items() if isinstance(each, str) and "ClassVar" not in each
+
+@standard_dataclass(init=False, repr=False, eq=False)
+class _Example:
+    example: object
+
+
+_PARAMETERS: Final[Any] = _Example.__dataclass_params__  # type: ignore[attr-defined]
+_PLAIN: Final[Any] = fields(_Example)[0]
+"""Of these the parameters of all classes, and the fields, are made: the standard library has no constructor for either."""
+
+
+class _FieldsLater:
+    """The fields of a class by name, described as by the standard library when they are first looked up."""
+
+    __slots__ = ("_cls", "_own")
+
+    def __init__(self, cls: type, own: Mapping[str, Any]) -> None:
+        self._cls, self._own = cls, own
+
+    def __get__(self, instance: object, owner: type | None = None) -> dict[str, Field[Any]]:
+        described: dict[str, Field[Any]] = {}
+        for base in reversed(self._cls.__mro__[1:]):
+            described |= getattr(base, "__dataclass_fields__", {})
+        annotations = get_annotations(self._cls)
+        described |= {name: _described(name, annotations[name], value) for name, value in self._own.items()}
+        self._cls.__dataclass_fields__ = described  # type: ignore[attr-defined]
+        return described
+
+
+def _described(name: str, annotation: Any, value: Any) -> Field[Any]:
+    made: Any = value if isinstance(value, Field) else field(default=value)
+    made.name, made.type, made._field_type = name, annotation, _PLAIN._field_type  # noqa: SLF001 - as for its own
+    if made.kw_only is MISSING:
+        made.kw_only = False
+    return made  # type: ignore[no-any-return]
+
+
+def _with_fields(cls: Any, *, slots: bool) -> Any:
+    """The class with defaults, slots and patterns, and its fields to be described later."""
+    own = {
+        name: getattr(cls, name, MISSING) for name, kind in get_annotations(cls).items() if _is_field(kind)
     }
-    cls.__annotations__ = {**annotations, **dict.fromkeys(plain, object)}
-    with _bases_as_if_not_frozen(cls):
-        made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
-    for name, annotation in plain.items():
-        made.__dataclass_fields__[name].type = annotation
-    made.__annotations__ = annotations
-    if made is not cls:
-        _rename_class_of_methods(cls, made)
+    _refuse_fields(cls, own)
+    for name, value in own.items():
+        if isinstance(value, MemberDescriptorType):  # a slot of a base is not a default
+            own[name] = MISSING
+        elif isinstance(value, Field) and value.default is MISSING:
+            delattr(cls, name)
+        elif isinstance(value, Field):
+            setattr(cls, name, value.default)
+    every = _values_of_bases(cls) | own
+    given = [(name, value) for name, value in every.items() if _is_given(value)]
+    positional = [(name, value) for name, value in given if not _is_keyword(value)]
+    _refuse_order(positional)
+    if "__match_args__" not in cls.__dict__:
+        cls.__match_args__ = tuple(name for name, _ in positional)  # type: ignore[misc]
+    made = _with_slots(cls, tuple(every)) if slots else cls
+    made._values_of_fields = every  # noqa: SLF001
+    made.__dataclass_fields__ = _FieldsLater(made, own)
     return made
 
 
-@contextmanager
-def _bases_as_if_not_frozen(cls: type) -> Iterator[None]:
-    """The standard library makes a class whose own methods are added here only from bases that are not frozen."""
-    with _MAKING:
-        frozen = [parameters for parameters in _parameters_of_bases(cls) if parameters.frozen]
-        for parameters in frozen:
-            parameters.frozen = False
-        try:
-            yield
-        finally:
-            for parameters in frozen:
-                parameters.frozen = True
+def _is_field(annotation: Any) -> bool:
+    if isinstance(annotation, str):
+        return not annotation.startswith(("ClassVar", "typing.ClassVar"))
+    return annotation is not ClassVar and get_origin(annotation) is not ClassVar
+
+
+def _values_of_bases(cls: type) -> dict[str, Any]:
+    """What each field of the bases has in its class: a default, or what the standard library calls a field."""
+    values: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[1:]):
+        if "_values_of_fields" in base.__dict__:
+            values |= base.__dict__["_values_of_fields"]
+        elif "__dataclass_fields__" in base.__dict__:
+            values |= {each.name: each for each in fields(base)}
+    return values
+
+
+def _is_given(value: Any) -> bool:
+    """Whether a field with this value is a parameter of the constructor."""
+    return value.init if isinstance(value, Field) else True
+
+
+def _is_keyword(value: Any) -> bool:
+    return isinstance(value, Field) and value.kw_only is True
+
+
+def _default(value: Any) -> Any:
+    return value.default if isinstance(value, Field) else value
+
+
+def _has_default(value: Any) -> bool:
+    return value is not MISSING and (_default(value) is not MISSING or value.default_factory is not MISSING)
+
+
+def _refuse_fields(cls: type, own: Mapping[str, Any]) -> None:
+    """As the standard library: defaults cannot change, and a field has an annotation."""
+    for name, value in own.items():
+        if (default := type(_default(value))).__hash__ is None:
+            raise ValueError(
+                f"mutable default {default} for field {name} is not allowed: use default_factory"
+            )
+    for name, value in cls.__dict__.items():
+        if isinstance(value, Field) and name not in own:
+            raise TypeError(f"{name!r} is a field but has no type annotation")
+
+
+def _refuse_order(positional: list[tuple[str, Any]]) -> None:
+    """As the standard library: parameters with defaults are last."""
+    seen = False
+    for name, value in positional:
+        if seen and not _has_default(value):
+            raise TypeError(f"non-default argument {name!r} follows default argument")
+        seen = seen or _has_default(value)
+
+
+def _with_slots(former: Any, names: tuple[str, ...]) -> Any:
+    """The class made again, with slots for its fields: a class has them from the start, or never."""
+    if "__slots__" in former.__dict__:
+        raise TypeError(f"{former.__name__} already specifies __slots__")
+    left_out = {*names, "__dict__", "__weakref__"}
+    body = {name: value for name, value in former.__dict__.items() if name not in left_out}
+    inherited = {name for base in former.__mro__[1:-1] for name in _slots_of(base)}
+    body["__slots__"] = tuple(name for name in names if name not in inherited)
+    made = type(former)(former.__name__, former.__bases__, body)
+    made.__qualname__ = former.__qualname__
+    _rename_class_of_methods(former, made)
+    return made
+
+
+def _slots_of(base: type) -> tuple[str, ...]:
+    slots = base.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 def _refuse_mixed_bases(cls: type, *, frozen: bool) -> None:
@@ -157,13 +264,21 @@ def _set_parameters(cls: Any, **named: bool) -> None:
 def _rename_class_of_methods(former: type, made: type) -> None:
     """With slots the class is made a second time: `super()` in its methods means the second one, as from Python 3.14 on."""
     for attribute in vars(made).values():
-        for part in (attribute, *(getattr(attribute, name, None) for name in _WRAPPED)):
+        for part in _functions_of(attribute):
             if isinstance(part, FunctionType) and "__class__" in part.__code__.co_freevars:
                 assert part.__closure__ is not None
                 cell = part.__closure__[part.__code__.co_freevars.index("__class__")]
                 if cell.cell_contents is former:
                     cell.cell_contents = made
                 return  # all methods of a class share the cell
+
+
+def _functions_of(attribute: object) -> tuple[object, ...]:
+    if isinstance(attribute, FunctionType):
+        return (attribute,)
+    if isinstance(attribute, str | tuple | dict | MemberDescriptorType):
+        return ()
+    return tuple(getattr(attribute, name, None) for name in _WRAPPED)
 
 
 def _has_own_hash(cls: type) -> bool:
@@ -198,7 +313,7 @@ def _freeze(cls: Any, *, slots: bool) -> None:
 
 
 def _names(cls: Any) -> list[str]:
-    return [field.name for field in fields(cls)]
+    return [each.name for each in fields(cls)]
 
 
 def _state(self: Any) -> list[Any]:
@@ -206,77 +321,139 @@ def _state(self: Any) -> list[Any]:
 
 
 def _set_state(self: Any, state: list[Any]) -> None:
-    for field, value in zip(fields(self), state, strict=True):
-        object.__setattr__(self, field.name, value)
+    for each, value in zip(fields(self), state, strict=True):
+        object.__setattr__(self, each.name, value)
+
+
+# ---------------------------------------------------------------------------------------------------------- constructors
+
+
+def _init(cls: type) -> Callable[..., Any]:
+    return _constructor(cls, frozen=False)
+
+
+def _frozen_init(cls: type) -> Callable[..., Any]:
+    return _constructor(cls, frozen=True)
+
+
+def _constructor(cls: Any, *, frozen: bool) -> Callable[..., Any]:
+    """The constructor of a class: the code that all classes with such fields share, with this one's names, defaults and factories."""
+    values: dict[str, Any] = cls.__dict__["_values_of_fields"]
+    has_slots = "__slots__" in cls.__dict__
+    kinds = tuple(_kind(value, has_slots=has_slots) for value in values.values())
+    shared = _constructor_code(kinds, frozen=frozen, continues=hasattr(cls, "__post_init__"))
+    closure = {"__set__": object.__setattr__, "__given__": _GIVEN}
+    for number, (value, kind) in enumerate(zip(values.values(), kinds, strict=True)):
+        if kind[1] in _MADE:
+            closure[f"v{number}"] = value.default_factory
+        elif kind[1] == _FIXED:
+            closure[f"v{number}"] = value.default
+    cells = tuple(CellType(closure[name]) for name in shared.co_freevars)
+    code = _renamed(shared, {f"p{number}": name for number, name in enumerate(values)})
+    method = FunctionType(code, _names_of_module(cls), "__init__", None, cells)
+    given = [(name, value) for name, value in values.items() if _is_given(value)]
+    with_default = [(name, value) for name, value in given if _has_default(value)]
+    method.__defaults__ = tuple(_parameter(value) for _, value in with_default if not _is_keyword(value))
+    method.__kwdefaults__ = {name: _parameter(value) for name, value in with_default if _is_keyword(value)}
+    types = {name: kind for base in reversed(cls.__mro__) for name, kind in get_annotations(base).items()}
+    method.__annotations__ = {name: types[name] for name, _ in given} | {"return": None}
+    return method
+
+
+_UNSET, _SET, _EITHER, _ALWAYS, _FIXED = "unset", "set", "made unless given", "made", "fixed"
+_MADE: Final = (_EITHER, _ALWAYS)
+"""What a constructor does with a field: nothing, or it sets the parameter, what a factory makes, or a default that is no parameter."""
+
+
+def _kind(value: Any, *, has_slots: bool) -> tuple[str, str]:
+    """The kind of the parameter, and what is done with the field."""
+    parameter = "none" if not _is_given(value) else "keyword" if _is_keyword(value) else "positional"
+    if isinstance(value, Field) and value.default_factory is not MISSING:
+        return parameter, _EITHER if value.init else _ALWAYS
+    if parameter != "none":
+        return parameter, _SET
+    return parameter, _FIXED if has_slots and value.default is not MISSING else _UNSET
+
+
+@cache
+def _constructor_code(kinds: tuple[tuple[str, str], ...], *, frozen: bool, continues: bool) -> CodeType:
+    """The code for fields of these kinds, named by their number: `p0` is a parameter and attribute, `v0` its default or factory."""
+    assignment = "__set__(self,'p{0}',{1})" if frozen else "self.p{0}={1}"
+    texts = {
+        _SET: "p{0}",
+        _EITHER: "v{0}() if p{0} is __given__ else p{0}",
+        _ALWAYS: "v{0}()",
+        _FIXED: "v{0}",
+    }
+    body = [
+        assignment.format(number, texts[done].format(number))
+        for number, (_, done) in enumerate(kinds)
+        if done != _UNSET
+    ]
+    if continues:
+        body.append("self.__post_init__()")
+    parameters = {
+        of: [f"p{number}" for number, (kind, _) in enumerate(kinds) if kind == of]
+        for of in ("positional", "keyword")
+    }
+    star = ["*"] if parameters["keyword"] else []
+    named = ", ".join(["self", *parameters["positional"], *star, *parameters["keyword"]])
+    free = ["__set__", "__given__", *(f"v{number}" for number in range(len(kinds)))]
+    code: CodeType = _function(named, body, dict.fromkeys(free), {}).__code__
+    return code
+
+
+def _renamed(code: CodeType, names: Mapping[str, str]) -> CodeType:
+    def named(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(names.get(value, value) if isinstance(value, str) else value for value in values)
+
+    return code.replace(
+        co_name="__init__",
+        co_varnames=named(code.co_varnames),
+        co_consts=named(code.co_consts),
+        co_names=named(code.co_names),
+    )
+
+
+def _parameter(value: Any) -> Any:
+    """The default of a parameter."""
+    default = _default(value)
+    return _GIVEN if default is MISSING else default
 
 
 # ------------------------------------------------------------------------------------------------------ compiled methods
 
 
-def _compiled(cls: type, parameters: str, body: list[str], names: dict[str, Any]) -> Callable[..., Any]:
-    """A function of the class's module. `names` are those of the body that are neither parameters nor built in."""
+def _names_of_module(cls: type) -> dict[str, Any]:
+    module = sys.modules.get(cls.__module__)
+    return {} if module is None else vars(module)
+
+
+def _function(
+    parameters: str, body: list[str], names: dict[str, Any], module: dict[str, Any]
+) -> Callable[..., Any]:
+    """A function of a module. `names` are those of the body that are neither parameters nor built in."""
     lines = "\n  ".join(body or ["pass"])
     text = f"def outer({', '.join(names)}):\n def method({parameters}):\n  {lines}\n return method"
     made: dict[str, Any] = {}
-    module = sys.modules.get(cls.__module__)
-    exec(text, {} if module is None else vars(module), made)  # noqa: S102 - made of the names of fields
+    exec(text, module, made)  # noqa: S102 - made of the names of fields
     method: Callable[..., Any] = made["outer"](**names)
     return method
 
 
-def _init(cls: type) -> Callable[..., Any]:
-    return _constructor(cls, "self.{0}={1}")
-
-
-def _frozen_init(cls: type) -> Callable[..., Any]:
-    return _constructor(cls, "__set__(self,{0!r},{1})")
-
-
-def _constructor(cls: Any, assignment: str) -> Callable[..., Any]:
-    names: dict[str, Any] = {"__set__": object.__setattr__, "__given__": _GIVEN}
-    all_fields, body = fields(cls), list[str]()
-    for field in all_fields:
-        if (value := _initial(field, names, cls)) is not None:
-            body.append(assignment.format(field.name, value))
-    if hasattr(cls, "__post_init__"):
-        body.append("self.__post_init__()")
-    given = [field for field in all_fields if field.init]
-    parameters = ["self", *(_parameter(field) for field in given if not field.kw_only)]
-    keywords = [_parameter(field) for field in given if field.kw_only]
-    method = _compiled(cls, ", ".join([*parameters, *(["*", *keywords] if keywords else [])]), body, names)
-    method.__annotations__ = {field.name: field.type for field in given} | {"return": None}
-    return method
-
-
-def _initial(field: Field[Any], names: dict[str, Any], cls: type) -> str | None:
-    """The value that a field has at first, as text; None for a field that the constructor does not set."""
-    default = f"__default_{field.name}__"
-    if field.default_factory is not MISSING:
-        names[default] = field.default_factory
-        made = f"{default}()"
-        return f"{made} if {field.name} is __given__ else {field.name}" if field.init else made
-    if field.default is not MISSING:
-        names[default] = field.default
-    if field.init:
-        return field.name
-    return default if field.default is not MISSING and "__slots__" in cls.__dict__ else None
-
-
-def _parameter(field: Field[Any]) -> str:
-    if field.default_factory is not MISSING:
-        return f"{field.name}=__given__"
-    return field.name if field.default is MISSING else f"{field.name}=__default_{field.name}__"
+def _compiled(cls: type, parameters: str, body: list[str]) -> Callable[..., Any]:
+    return _function(parameters, body, {}, _names_of_module(cls))
 
 
 def _repr(cls: Any) -> Callable[..., Any]:
-    parts = ", ".join(f"{field.name}={{self.{field.name}!r}}" for field in fields(cls) if field.repr)
+    parts = ", ".join(f"{each.name}={{self.{each.name}!r}}" for each in fields(cls) if each.repr)
     text = f"return f'{{self.__class__.__qualname__}}({parts})'"
-    return recursive_repr()(_compiled(cls, "self", [text], {}))
+    return recursive_repr()(_compiled(cls, "self", [text]))
 
 
 def _values(cls: Any, of: str) -> str:
     """The compared fields of an object as the text of a tuple."""
-    return "(" + "".join(f"{of}.{field.name}," for field in fields(cls) if field.compare) + ")"
+    return "(" + "".join(f"{of}.{each.name}," for each in fields(cls) if each.compare) + ")"
 
 
 def _comparison(operator: str) -> Callable[[type], Callable[..., Any]]:
@@ -286,7 +463,7 @@ def _comparison(operator: str) -> Callable[[type], Callable[..., Any]]:
             f" return {_values(cls, 'self')} {operator} {_values(cls, 'other')}",
             "return NotImplemented",
         ]
-        return _compiled(cls, "self, other", body, {})
+        return _compiled(cls, "self, other", body)
 
     return made_by
 
@@ -296,6 +473,6 @@ _ORDER: Final = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 
 
 def _hash(cls: Any) -> Callable[..., Any]:
-    hashed = (field for field in fields(cls) if (field.compare if field.hash is None else field.hash))
-    values = "".join(f"self.{field.name}," for field in hashed)
-    return _compiled(cls, "self", [f"return hash(({values}))"], {})
+    hashed = (each for each in fields(cls) if (each.compare if each.hash is None else each.hash))
+    values = "".join(f"self.{each.name}," for each in hashed)
+    return _compiled(cls, "self", [f"return hash(({values}))"])
