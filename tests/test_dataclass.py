@@ -313,3 +313,72 @@ def test_classes_of_both_kinds_inherit_from_each_other_if_both_are_frozen_or_nei
                 TypeError, match=r"^cannot inherit (non-)?frozen dataclass from a (non-)?frozen one$"
             ):
                 other(frozen=not refusing)(type("Mixed", (Base,), {}))
+
+
+def refused_by(make: Any, body: dict[str, Any], bases: tuple[type, ...] = (), **named: bool) -> Any:
+    made = {"__module__": __name__, "__doc__": "A class.", **body}
+    return outcome(lambda: make(**named)(type("Made", bases, made)))
+
+
+def test_mistakes_in_a_class_are_refused_as_by_the_standard_library() -> None:
+    class Base:
+        x: int = 0
+
+    mistakes: list[Any] = [
+        ({"__annotations__": {"a": "list"}, "a": []}, (), {}),
+        ({"__annotations__": {"a": "list"}, "a": dataclasses.field(default={})}, (), {}),
+        ({"__annotations__": {"a": "int", "b": "int"}, "a": 1}, (), {}),
+        ({"__annotations__": {"a": "int", "b": "int"}, "a": dataclasses.field(default_factory=int)}, (), {}),
+        ({"a": dataclasses.field()}, (), {}),
+        ({"__annotations__": {"a": "int"}, "__slots__": ()}, (), {"slots": True}),
+        ({"__annotations__": {"b": "int"}}, (dataclasses.dataclass(Base),), {}),
+        ({"__annotations__": {"b": "int"}}, (dataclass(type("Base", (), dict(vars(Base)))),), {}),
+    ]
+    for body, bases, named in mistakes:
+        theirs, ours = (
+            refused_by(make, dict(body), bases, **named) for make in (dataclasses.dataclass, dataclass)
+        )
+        assert isinstance(theirs, tuple), body
+        assert ours == theirs
+
+
+def test_constructors_of_equal_kinds_share_code_and_keep_their_names_and_defaults() -> None:
+    @dataclass(frozen=True, slots=True)
+    class One:
+        left: int
+        right: int = 1
+        made: list[int] = dataclasses.field(default_factory=list)
+
+    @dataclass(frozen=True, slots=True)
+    class Other:
+        right: str
+        left: str = "l"
+        also: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    assert (One(5), Other("r")) == (One(5, 1, []), Other("r", "l", {}))
+    assert (One(right=2, left=3).left, Other(left="x", right="y").left) == (3, "x")
+    assert str(inspect.signature(Other)).startswith("(right: 'str', left: 'str' = 'l', also: ")
+    assert vars(One)["__init__"].__code__.co_code == vars(Other)["__init__"].__code__.co_code
+    for kind, missing in ((One, "left"), (Other, "right")):
+        with pytest.raises(
+            TypeError, match=rf"__init__\(\) missing 1 required positional argument: '{missing}'"
+        ):
+            kind()
+
+
+def test_fields_are_described_when_they_are_asked_for_and_once() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Pair:
+        left: int
+        right: int = 2
+        shared: ClassVar[int] = 7
+
+    pair = Pair(1)
+    assert not isinstance(vars(Pair)["__dataclass_fields__"], dict)
+    assert [(each.name, each.type, each.default) for each in dataclasses.fields(pair)] == [
+        ("left", "int", dataclasses.MISSING),
+        ("right", "int", 2),
+    ]
+    assert isinstance(vars(Pair)["__dataclass_fields__"], dict)
+    assert dataclasses.replace(pair, left=3) == Pair(3, 2)
+    assert dataclasses.is_dataclass(Pair)
