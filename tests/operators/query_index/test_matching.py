@@ -15,7 +15,8 @@ from headrace.operators.query_index.boxes import by_column, by_row
 from headrace.operators.query_index.boxes.box_ranges import BoxRanges
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.query_index.matching import selections as selecting
-from headrace.operators.query_index.matching.match import Kernel, Matches, match
+from headrace.operators.query_index.matching.few_rows import MOST, are_few
+from headrace.operators.query_index.matching.match import Kernel, Matches, chosen, match
 from headrace.operators.query_index.matching.route import route
 from headrace.operators.query_index.predicates import normal_form as normalising
 from headrace.operators.query_index.predicates.normal_form import normal
@@ -23,7 +24,7 @@ from headrace.operators.query_index.predicates.value_domains import EVERY
 from headrace.schema import BOOLEAN
 from tests.operators.query_index.predicates import batches, bound, brute, texts
 
-KERNELS: tuple[Kernel | None, ...] = ("rows", "columns", "pairs", None)
+KERNELS: tuple[Kernel | None, ...] = ("rows", "columns", "pairs", "comparisons", None)
 
 
 def same_as_brute(
@@ -316,3 +317,14 @@ def test_null_and_a_range_are_not_one_range(kernel: Kernel | None) -> None:
     index = QueryIndex().changed(predicates)
     columns = whole([None, 3, 5, 7]) | {"i": pa.array([5, 5, 5, 6], pa.int32())}
     same_as_brute(index, predicates, columns, match(index, columns, 4, kernel))
+
+
+def test_few_rows_are_compared_and_many_are_not() -> None:
+    hundred = [f"b >= {n} AND b < {2 * n + 7} AND i > {n % 9}" for n in range(100)]
+    index = QueryIndex().changed({f"q{n}": bound(text) for n, text in enumerate(hundred)})
+    (part,) = (compiled.part for side in index.sides for compiled in side.plain)
+    ranks = [np.zeros(MOST, np.uint16)] * len(part.attributes)
+    most = MOST // part.boxes
+    assert (chosen(part, ranks, most), chosen(part, ranks, most + 1)) == ("comparisons", "columns")
+    several = QueryIndex().changed({"q": bound("b IN (1, 3, 5) OR i > 7"), "other": bound("b = 2")})
+    assert not any(are_few(compiled.part, 1) for side in several.sides for compiled in side.plain)

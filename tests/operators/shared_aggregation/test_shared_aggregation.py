@@ -316,6 +316,17 @@ def test_the_strategy_follows_what_a_sample_of_the_batch_says() -> None:
     assert used(mixed | {f"one{n}": bound(f"i > {n}") for n in range(2000)}) == ("bitmaps", "histograms")
 
 
+def test_few_rows_are_compared_with_each_query() -> None:
+    partial_columns = (ROWS, at_rest.sum_partial(column("i")))
+    index = QueryIndex().changed({f"q{n}": bound(f"i > {3 * n} AND b < {60 + 3 * n}") for n in range(100)})
+
+    def used(rows: int) -> tuple[Strategy, ...]:
+        columns, codes = plain(rows, 3), np.arange(rows) % 5
+        return fold(index, columns, partial_columns, {column("i"): columns["i"]}, codes, 5).strategies
+
+    assert (used(40), used(4000)) == (("probing",), ("bitmaps",))
+
+
 def test_without_rows_there_are_no_cells() -> None:
     columns = {"i": pa.array([], pa.int32()), "d": pa.array([], pa.float64())}
     index = QueryIndex().changed({"a": None, "b": bound("i > 3")})

@@ -16,6 +16,7 @@ from headrace.operators.base.group_codes import Ints, compact
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
 from headrace.operators.query_index.boxes.by_column import Words, tiles_of
+from headrace.operators.query_index.matching.few_rows import are_few, compared
 from headrace.operators.query_index.matching.prepare import Prepared, blocks, truths, words_of
 from headrace.operators.query_index.matching.probe import pairs_of, probe
 from headrace.operators.shared_aggregation.query_cells import FoldInput, gathered, taken
@@ -25,7 +26,7 @@ Part = tuple[Ints, Ints, Mapping[PartialColumn, Cells]]
 
 
 def fold(batch: Prepared, number: int, fold_input: FoldInput, *, probing: bool) -> Iterator[Part]:
-    """The cells of one part's queries; pairs by probing, or from bitmaps."""
+    """The cells of one part's queries; pairs by probing (by comparisons of few rows), or from bitmaps."""
     slots = batch.parts[number].part.slots
     special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
     by_query = _probed(batch, number) if probing else _from_bitmaps(batch, number)
@@ -110,7 +111,11 @@ def _by_size(pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
 
 def _probed(batch: Prepared, number: int) -> Iterator[tuple[Ints, Ints]]:
     part, at = batch.parts[number].part, batch.at[number]
-    yield from pairs_of(part, probe(part, at, batch.rows))
+    if are_few(part, batch.rows):
+        queries, rows = np.nonzero(compared(part, at, batch.rows))
+        yield rows, queries
+    else:
+        yield from pairs_of(part, probe(part, at, batch.rows))
 
 
 def _from_bitmaps(batch: Prepared, number: int) -> Iterator[tuple[Ints, Ints]]:

@@ -19,6 +19,7 @@ from headrace.operators.native.library import library
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.query_index.boxes import by_row
 from headrace.operators.query_index.index import Compiled, QueryIndex
+from headrace.operators.query_index.matching.few_rows import are_few
 from headrace.operators.query_index.matching.prepare import Failed, Prepared, prepared
 from headrace.operators.query_index.matching.probe import probe
 from headrace.operators.shared_aggregation import bitmaps, histograms, pairs
@@ -83,6 +84,8 @@ def chosen(batch: Prepared, number: int, fold_input: FoldInput, *, is_laid: bool
     `is_laid`: bitmaps aggregate another part, so the batch is laid out whatever is chosen.
     """
     part, at = batch.parts[number].part, batch.at[number]
+    if are_few(part, batch.rows):
+        return "probing"
     rows = min(batch.rows, SAMPLE)
     sample = np.linspace(0, batch.rows - 1, rows).astype(np.int64)
     can = possible(batch, number, fold_input)

@@ -15,6 +15,7 @@ from headrace.operators.query_index.boxes import by_row
 from headrace.operators.query_index.boxes.box_index import Part
 from headrace.operators.query_index.boxes.by_column import LANES, Words, tiles_of
 from headrace.operators.query_index.index import QueryIndex
+from headrace.operators.query_index.matching.few_rows import are_few, compared
 from headrace.operators.query_index.matching.prepare import (
     Failed,
     Prepared,
@@ -25,7 +26,7 @@ from headrace.operators.query_index.matching.prepare import (
 )
 from headrace.operators.query_index.matching.probe import pairs_of, probe
 
-Kernel = Choice["rows", "columns", "pairs"]
+Kernel = Choice["rows", "columns", "pairs", "comparisons"]
 
 SAMPLE_ROWS: Final = 1024
 SPARSE: Final = 1 / 2048
@@ -82,10 +83,12 @@ def match(
 
 
 def chosen(part: Part, at: list[Ints], rows: int) -> Kernel:
-    """The kernel for bitmaps by query: pairs if queries are very selective, else column-major.
+    """The kernel for bitmaps by query: comparisons of few rows; pairs if queries are very selective, else column-major.
 
     Never row-major, which would have to be transposed: for row-major results use `route.route`.
     """
+    if are_few(part, rows):
+        return "comparisons"
     if rows < SAMPLE_ROWS:
         return "columns"
     sample = np.linspace(0, rows - 1, SAMPLE_ROWS).astype(np.int64)
@@ -100,7 +103,10 @@ def _fill(words: Words, slots: Ints, batch: Prepared, number: int, kernel: Kerne
     live = np.isin(part.slots, slots)
     if batch.dead:
         live &= ~np.isin(part.slots, list(batch.dead))
-    if kernel == "columns":
+    if kernel == "comparisons" and are_few(part, batch.rows):
+        packed = np.packbits(compared(part, at, batch.rows)[live], axis=1, bitorder="little")
+        words.view(np.uint8)[target[live], : packed.shape[1]] = packed
+    elif kernel in ("columns", "comparisons"):
         for low, _, here, mask in blocks(at, batch.rows):
             column = slice(low // LANES, low // LANES + len(mask))
             for tile in tiles_of(compiled.plan, here, mask):
