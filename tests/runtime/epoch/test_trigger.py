@@ -308,3 +308,34 @@ def test_rows_wait_for_others_as_long_as_the_latency_allows(tmp_path: Path) -> N
         described = hub.execute("DESCRIBE EXTENDED p")[0].table
         assert described is not None
         assert {"property": "latency", "value": "1 HOUR"} in described.to_pylist()
+
+
+def test_an_epoch_is_measured_once_those_who_wait_for_it_had_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    has_rows, poll = threading.Event(), threading.Event()
+    monkeypatch.setattr(loop.Loop, "_pause", lambda _: order.append(f"paused {has_rows.wait(LONG)}"))
+    with opened(tmp_path) as hub, ThreadPoolExecutor(1) as pool:
+        hub.execute(SCRIPT)
+        hub.run_once()
+        answers = followed(hub)
+        with hub.running():
+            waits = pool.submit(lambda: (next(answers), has_rows.set()))
+            while not hub.loop._waiting:
+                poll.wait(0.001)
+            hub.on_epoch(lambda _: order.append("measured"))
+            hub.push("p", [{"v": 1}])
+            assert waits.result(LONG)[0] == [1]
+    assert order[-2:] == ["paused True", "measured"]
+
+
+def test_an_epoch_that_nobody_waits_for_has_no_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[None] = []
+    monkeypatch.setattr(loop.Loop, "_pause", lambda _: pauses.append(None))
+    with opened(tmp_path) as hub:
+        hub.execute(SCRIPT)
+        hub.push("p", [{"v": 0}])
+        hub.run_once()
+        assert hub.query("q").history().num_rows == 1
+    assert pauses == []

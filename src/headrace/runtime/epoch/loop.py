@@ -32,6 +32,10 @@ _ROOM_SECONDS: Final = 0.2
 """Between two looks whether the disk has room again for rows of sources."""
 _WAIT_SECONDS: Final = 0.5
 """After which those who wait for an epoch read the home in any case."""
+_HANDOVER_SECONDS: Final = 0.0003
+"""The thread that has published an epoch pauses so long for those who wait for it. It would hold the interpreter's lock otherwise, to
+measure the epoch, and followers would have its results 0.7 ms later.
+"""
 
 
 @dataclass(slots=True)
@@ -53,6 +57,8 @@ class Loop:
     _ends: int = 0
     """How often the thread has ended."""
     _next_poll: float = 0.0
+    _waiting: int = 0
+    """Threads that wait for an epoch."""
 
     def __post_init__(self) -> None:
         self.published = threading.Condition()
@@ -130,13 +136,25 @@ class Loop:
         """Wait until a later epoch is published, the thread ends, `unless` returns True or half a second has passed."""
         with self.published:
             ends = self._ends
-            self.published.wait_for(
-                lambda: self.engine.published.epoch > epoch or self._ends > ends or unless(), _WAIT_SECONDS
-            )
+            self._waiting += 1
+            try:
+                self.published.wait_for(
+                    lambda: self.engine.published.epoch > epoch or self._ends > ends or unless(),
+                    _WAIT_SECONDS,
+                )
+            finally:
+                self._waiting -= 1
 
     def _wake_followers(self) -> None:
         with self.published:
+            waiting = self._waiting
             self.published.notify_all()
+        if waiting:
+            self._pause()
+
+    @staticmethod
+    def _pause() -> None:
+        stopwatch.sleep(_HANDOVER_SECONDS)
 
     def _waits_before(self, ordinal: int) -> bool:
         with self.lock:
