@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -10,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import headrace.planner.joins.stream_joins  # noqa: F401
+import headrace.operators
 from headrace.errors import UserError
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import (
@@ -75,6 +77,13 @@ class CountAtEnd(BaseOperator):
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         total = sum(sum(table.column("n").to_pylist()) for table in tables)
         return pa.table({SLOT: pa.array([0], pa.int16()), "n": [total]})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def every_operator_is_imported() -> None:
+    """Plans import an operator when a query needs it."""
+    for module in pkgutil.walk_packages(headrace.operators.__path__, "headrace.operators."):
+        importlib.import_module(module.name)
 
 
 def all_operators(above: type = BaseOperator) -> Iterator[type[BaseOperator]]:
@@ -157,6 +166,7 @@ ITS_OWN = {
         "own_rows",
         "owners",
         "family_key",
+        "stores_rows",
         "former_states",
         "without_family",
         "together",

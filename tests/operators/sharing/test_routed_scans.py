@@ -14,11 +14,12 @@ from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Expression, Named
 from headrace.algebra.query import Filter, Query, Windowed
 from headrace.algebra.windows.window import TimeSlide, Unbounded
+from headrace.operators.base.operator import Operator
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.sharing import routed_scans
 from headrace.operators.sharing import scan_sharing as foldings_of
 from headrace.operators.sharing.routed_scans import RoutedRows
-from headrace.operators.sharing.scan_sharing import scan_groups
+from headrace.operators.sharing.scan_sharing import groups, scan_groups
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT, DOUBLE
 from tests.laws import strategies as some
@@ -36,9 +37,9 @@ RELATIONS = {
 }
 
 
-def selecting(where: Expression) -> Query:
+def selecting(where: Expression, *values: str) -> Query:
     node = Filter(Windowed(SCAN, "s", Unbounded()), where)
-    return Query(some._projected(node, ["s.k", "s.x"]), "stream")
+    return Query(some._projected(node, [*values] or ["s.k", "s.x"]), "stream")
 
 
 def counting_distinct(where: Expression) -> Query:
@@ -102,7 +103,7 @@ def test_each_makes_of_its_rows_what_it_makes_of_all(
 
 def test_a_thousand_selections_see_their_own_rows_alone() -> None:
     operators = [
-        lower(f"q{n}", selecting(some.call("=", column("x"), literal(n, BIGINT))), f"q{n}")
+        lower(f"q{n}", selecting(some.call("=", column("x"), literal(n, BIGINT))), f"q{n}").without_family()
         for n in range(1000)
     ]
     (scan_group,) = scan_groups(operators, {})
@@ -114,6 +115,25 @@ def test_a_thousand_selections_see_their_own_rows_alone() -> None:
         f"q{n}": 30 for n in range(1000)
     }
     assert {name for name, scanned in output.scanned.items() if scanned.rows_kept} == {"q7", "q8", "q9"}
+
+
+def test_many_selections_of_a_family_are_one_scan_and_few_take_part_in_the_index_of_all() -> None:
+    def family(count: int, *values: str) -> list[Operator]:
+        conditions = [some.call("=", column("x"), literal(n, BIGINT)) for n in range(count)]
+        return [
+            lower(f"q{n}", selecting(condition, *values), f"q{n}") for n, condition in enumerate(conditions)
+        ]
+
+    ((how, queries),) = groups(family(20, "s.k", "s.x"))
+    assert (how, len(queries)) == ("rows", 20)
+    ((how, queries),) = groups([*family(5, "s.g"), *family(13, "s.y")[5:], *family(20, "s.at")[13:]])
+    assert (how, len(queries)) == ("routed", 20)
+    (scan_group,) = scan_groups(family(1000, "s.k", "s.x"), {})
+    scan_group.add(rows([{"k": "a", "g": 1, "x": n % 3 + 7, "y": 0.0, "at": n} for n in range(30)]))
+    output = scan_group.finish()
+    assert [(len(tables), tables[0].num_rows) for tables in output.sections.values()] == [(1, 30)]
+    kept = {name: scanned.rows_kept for name, scanned in output.scanned.items() if scanned.rows_kept}
+    assert kept == {"q7": 10, "q8": 10, "q9": 10}
 
 
 def test_a_row_that_fails_a_filter_is_given_to_its_operator_which_rejects_it(

@@ -260,6 +260,9 @@ def test_rows_of_queries_with_one_hash_are_not_joined_with_each_other(
 
 
 CROWDS = (
+    "SELECT k, x AS n, g FROM s WHERE x > {n} - 5",
+    "SELECT k, 6 / (x - {n}) AS n FROM s WHERE 6 / (x + {n}) > 0",
+    "SELECT s.k, names.name, x + {n} AS n FROM s LEFT JOIN names ON s.g = names.id WHERE 6 / x > 0 AND x > {n} - 5",
     "SELECT k, x AS n FROM base WHERE x > {n} - 5",
     "SELECT k, COUNT(*) AS n FROM base WHERE x > {n} - 5 GROUP BY k",
     "SELECT k, x AS n FROM s [RANGE {n} SECONDS] WHERE g IN (SELECT id FROM names)",
@@ -284,7 +287,7 @@ CROWDS = (
     ),
     "SELECT a.k, b.g AS n FROM s [RANGE {n} SECONDS] AS a, base AS b WHERE a.k = b.k AND 6 / (a.x + b.x) < {n}",
 )
-"""Some with a HAVING that fails on some rows, of some of the queries only."""
+"""Some with an expression or a HAVING that fails on some rows, of some of the queries only."""
 
 
 @pytest.mark.parametrize("crowd", CROWDS)

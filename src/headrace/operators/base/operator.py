@@ -386,6 +386,11 @@ class BaseOperator(StateOwner):
         """What it stores of each row, if rows of its family are scanned together."""
         return None
 
+    @property
+    def stores_rows(self) -> bool:
+        """Whether rows may be stored beyond the epoch that reads them."""
+        return True
+
     def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
         """The deltas of several queries' stored rows, which have their number; `first` is the first instant of all rows scanned."""
         return {}

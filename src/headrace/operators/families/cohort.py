@@ -69,6 +69,11 @@ _cohorts: Final[MadeOnce[Cohort]] = MadeOnce(64)
 """Of all queries of a family, which advance together in most epochs."""
 
 
+def cohort_of(operators: tuple[Operator, ...]) -> Cohort:
+    """The cohort of queries, made once for the same objects."""
+    return _cohorts.of(operators, lambda: Cohort.of(operators))
+
+
 def cohorts(operators: Sequence[Operator], advances: Mapping[str, Advance]) -> list[tuple[Cohort, Advance]]:
     """A family's queries by their `Advance`."""
     same: dict[int, tuple[Advance, list[Operator]]] = {}  # most share one object, so hash its id
@@ -77,8 +82,7 @@ def cohorts(operators: Sequence[Operator], advances: Mapping[str, Advance]) -> l
         same.setdefault(id(advance), (advance, []))[1].append(operator)
     if len(same) == 1:
         ((advance, together),) = same.values()
-        together_once = tuple(together)
-        return [(_cohorts.of(together_once, lambda: Cohort.of(together_once)), advance)]
+        return [(cohort_of(tuple(together)), advance)]
     by_advance: dict[Advance, list[Operator]] = {}
     for advance, together in same.values():
         by_advance.setdefault(advance, []).extend(together)

@@ -64,7 +64,8 @@ def emit_by_query(cohort: Cohort, numbers: Ints, emit: Callable[[Finish, Ints], 
         for index in places:
             of_query = rows[numbers[rows] == cohort.numbers[index]]
             steps[index] = Step({}, *emit(plan, of_query)) if len(of_query) else Step()
-    return {query.id: steps.get(index) or Step() for index, query in enumerate(cohort.queries)}
+    without_rows = Step()
+    return {query.id: steps.get(index, without_rows) for index, query in enumerate(cohort.queries)}
 
 
 def _steps(cohort: Cohort, table: pa.Table | None) -> Iterator[tuple[int, Step]]:
@@ -88,7 +89,8 @@ def _steps(cohort: Cohort, table: pa.Table | None) -> Iterator[tuple[int, Step]]
 def emit_items(cohort: Cohort, items: Items | None, span: Span, emit_mode: EmitMode) -> dict[str, Step]:
     """The same of items, which have the query's number among their columns."""
     if items is None or not items.rows:
-        return {query.id: Step() for query in cohort.queries}
+        without_rows = Step()
+        return {query.id: without_rows for query in cohort.queries}
     numbers = flat(items.columns[QUERY_NUMBER]).to_numpy()
 
     def emitted(plan: Finish, rows: Ints) -> Emitted:

@@ -214,7 +214,7 @@ def _sharing(
     if selections:
         yield "selections", selections
     for sharers in storing.values():
-        yield "rows" if len(sharers) > 1 else "unshared", sharers
+        yield "rows" if _are_scanned_together(sharers) else "unshared", sharers
     # queries of a family have the same keys and arguments: one represents all
     for (_, joins), queries in families.items():
         if queries[0].grouped.distinct_arguments:
@@ -225,6 +225,13 @@ def _sharing(
     for (steps, _), queries in by_grouping.items():
         indexed = steps == _ANY and _are_indexed(queries, row_layout_states)
         yield from _together(queries, indexed=indexed)
+
+
+def _are_scanned_together(queries: Sequence[Operator]) -> bool:
+    """Whether queries of a family have a scan of their own; a few that store nothing have the index of all others."""
+    if queries[0].stores_rows:
+        return len(queries) > 1
+    return _are_many(first_filter(query) for query in queries)
 
 
 def shares(operator: PaneAggregate) -> bool:

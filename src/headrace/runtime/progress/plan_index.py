@@ -43,6 +43,17 @@ class PlanIndex:
         return _grouped((state_name(operator), operator) for operator in self.plan.operators.values())
 
     @cached_property
+    def _streams(self) -> dict[str, str | None]:
+        return {}
+
+    def stream_of(self, state: str) -> str | None:
+        """The stream that all operators of a state read; None if they read several."""
+        if state not in self._streams:
+            streams = {operator.stream for operator in self.by_state[state]}
+            self._streams[state] = streams.pop() if len(streams) == 1 else None
+        return self._streams[state]
+
+    @cached_property
     def expiring(self) -> Mapping[str, tuple[str, ...]]:
         """The states of which rows expire between two visits, with the sources by which they do."""
         return {

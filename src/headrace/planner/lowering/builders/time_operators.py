@@ -7,8 +7,8 @@ from __future__ import annotations
 from headrace.algebra.windows.window import Landmark, TimeSlide, Unbounded
 from headrace.errors import UnsupportedQuery
 from headrace.operators.base.operator import Operator
-from headrace.operators.output.pass_through import Passing
 from headrace.operators.panes.panes import Panes
+from headrace.operators.relations.pass_through import Passing
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_changelog import WindowChanges
 from headrace.operators.time_windows.window_revisions import Revising

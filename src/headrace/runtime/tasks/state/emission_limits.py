@@ -18,6 +18,12 @@ from headrace.time import Instant
 EMISSION_CAP = EmissionCap()
 
 
+def is_long(operator: Operator, advance: Advance) -> bool:
+    """Whether an advance may close more windows of an operator than one epoch emits."""
+    windows = operator.emission_windows
+    return windows is not None and span(windows, advance, EMISSION_CAP) is not None
+
+
 def emission_limits(
     owners: Mapping[str, Sequence[Operator]],
     advance_of: Callable[[Operator], Advance],
@@ -58,12 +64,12 @@ def _past_many_windows(
     if windows is None:
         return {}
     alike: dict[tuple[Advance, int], list[Operator]] = {}
-    is_long: dict[int, bool] = {}
+    longs: dict[int, bool] = {}
     for operator in queries:
         advance = advance_of(operator)  # thousands share one object
-        if id(advance) not in is_long:
-            is_long[id(advance)] = span(windows, advance, EMISSION_CAP) is not None
-        if is_long[id(advance)]:
+        if id(advance) not in longs:
+            longs[id(advance)] = is_long(queries[0], advance)
+        if longs[id(advance)]:
             emission_windows = operator.emission_windows or windows
             alike.setdefault((advance, (emission_windows.per_window or 0).bit_length()), []).append(operator)
     return alike

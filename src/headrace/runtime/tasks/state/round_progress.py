@@ -115,6 +115,13 @@ class RoundProgress:
             return self._of_streams[stream]
         return self._advance(operator)
 
+    def advance_of_all(self, state: str) -> Advance | None:
+        """The advance of all operators of a state, if none has facts or a stream of its own."""
+        first = self.index.by_state[state][0]
+        if self.index.stream_of(state) is None or not self._is_of_stream(first):
+            return None
+        return self.advance(first)
+
     def _is_of_stream(self, operator: Operator) -> bool:
         """Whether no fact of an operator decides its advance, but its stream alone."""
         message = self.message

@@ -18,7 +18,7 @@ from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.operator import Advance, Operator, Sections, Step
 from headrace.operators.base.query_failures import QueryFailure, of_query
-from headrace.operators.families.cohort import cohorts
+from headrace.operators.families.cohort import Cohort, cohort_of, cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.scan_output import gathered
 from headrace.operators.joins.caches.caching import Caching, caching
@@ -57,7 +57,7 @@ from headrace.runtime.tasks.state.compaction import (
     due_for_merge,
     level_after,
 )
-from headrace.runtime.tasks.state.emission_limits import emission_limits
+from headrace.runtime.tasks.state.emission_limits import emission_limits, is_long
 from headrace.runtime.tasks.state.result_runs import ResultRuns
 from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.runtime.tasks.state.run_reviews import RunReviews, bytes_but_spilled
@@ -159,6 +159,9 @@ class StateTask:
         limits: dict[str, Instant] = {}
         for name, operators in self._visited.items():
             try:
+                advance = self.round.advance_of_all(name)
+                if advance is not None and not is_long(operators[0], advance):
+                    continue
                 limits |= emission_limits({name: operators}, self.round.advance, self._runs, self._deltas)
             except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
                 self._fail(operators, failure)
@@ -201,7 +204,7 @@ class StateTask:
     def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
         """Run the queries of one family, those with the same advance together."""
         new_sections: dict[str, list[pa.Table]] = {}
-        for cohort, advance in cohorts(queries, {query.id: self.round.advance(query) for query in queries}):
+        for cohort, advance in self._cohorts(name, queries):
             stored = [run.of_cohort(name, cohort) for run in self._runs if name in run.states]
             runs = [sections for sections, _ in stored]
             rows = sum((of_run for _, of_run in stored), np.zeros_like(cohort.numbers))
@@ -215,13 +218,17 @@ class StateTask:
                 new_sections.setdefault(section, []).append(table)
                 rows += QueryRowCounts.of(table).among(cohort.numbers)
             self._ledger[name].rows_in += sum(table.num_rows for delta in deltas for table in delta.values())
-            for query, state_rows in zip(cohort.queries, rows.tolist(), strict=True):
-                self._ledger[name].rows_out += self._collect(
-                    query.id, family_step.steps[query.id], state_rows
-                )
+            self._ledger[name].rows_out += self._collect_all(cohort, family_step.steps, rows.tolist())
         for section, tables in new_sections.items():
             key = f"{name}/{section}"
             self._state[key] = gathered([self._state[key], *tables] if key in self._state else tables)
+
+    def _cohorts(self, name: str, queries: Sequence[Operator]) -> Sequence[tuple[Cohort, Advance]]:
+        """The queries of a state with the same advance together: in most epochs all of them."""
+        advance = self.round.advance_of_all(name)
+        if advance is not None:
+            return [(cohort_of(tuple(queries)), advance)]
+        return cohorts(queries, {query.id: self.round.advance(query) for query in queries})
 
     def _schedule(self, operators: Sequence[Operator], runs: Sequence[Sections], advance: Advance) -> None:
         if self._agenda is not None:
@@ -267,6 +274,20 @@ class StateTask:
         before = self._message.group_punctuations.get(operator.id, {})
         return group_advance(operator, promising(self.plan.streams[operator.stream]), before, promised)
 
+    def _collect_all(self, cohort: Cohort, steps: Mapping[str, Step], state_rows: Sequence[int]) -> int:
+        """Collect the steps of a cohort; returns the number of result rows. Queries with the same step have one measurement."""
+        results, quiet = 0, dict[tuple[int, int], OperatorObservation]()
+        for query, rows in zip(cohort.queries, state_rows, strict=True):
+            step = steps[query.id]
+            if step.results is not None or step.rejected or query.id in self._seen:
+                results += self._collect(query.id, step, rows)
+                continue
+            key = id(step), rows
+            if key not in quiet:
+                quiet[key] = _observed(step, rows)
+            self._seen[query.id] = quiet[key]
+        return results
+
     def _collect(self, operator: str, step: Step, state_rows: int) -> int:
         """Collect an operator's results and measurements; returns the number of result rows."""
         results = 0 if step.results is None else step.results.num_rows
@@ -282,13 +303,7 @@ class StateTask:
             self._unordered[operator] = None
         if step.rejected:
             self.rejected.setdefault(operator, []).extend(step.rejected)
-        rejected = sum(rows.rows for rows in step.rejected) if step.rejected else 0
-        counted = (state_rows, results, rejected, step.open_windows)
-        emitted, probed = step.emitted_counts, step.probe_counts
-        counts = (0, 0, emitted.pairs, emitted.rows, probed.probes, probed.candidates)
-        seen = OperatorObservation(
-            0, 0, 0, *counted, *counts, *(step.key_sample or ())
-        )  # nothing was scanned here
+        seen = _observed(step, state_rows)
         self._seen[operator] = self._seen[operator].plus(seen) if operator in self._seen else seen
         return results
 
@@ -451,6 +466,16 @@ class StateTask:
         if self._agenda is not None:
             self._agenda.checked.add(name)
         return RunRef(name, self._message.low, self._message.high, self._level, size, self._message.epoch)
+
+
+def _observed(step: Step, state_rows: int) -> OperatorObservation:
+    """What was measured of a step; nothing was scanned here."""
+    results = 0 if step.results is None else step.results.num_rows
+    rejected = sum(rows.rows for rows in step.rejected) if step.rejected else 0
+    counted = (state_rows, results, rejected, step.open_windows)
+    emitted, probed = step.emitted_counts, step.probe_counts
+    counts = (0, 0, emitted.pairs, emitted.rows, probed.probes, probed.candidates)
+    return OperatorObservation(0, 0, 0, *counted, *counts, *(step.key_sample or ()))
 
 
 def _encoded(sections: Mapping[str, pa.Table]) -> Iterable[Any]:
