@@ -7,7 +7,7 @@ million rows, 16 blocks, the first one cut into halves. All are Parquet by the s
 hash below the share that is wanted, whose count is compared. A scan counts values over all of them, and reads the column of values; it reads positions too where rows have to be drawn, which those
 of random blocks are already. Rows arrive as CSV, and the time to write them
 begins with that, as in the paper; what arrival takes alone is listed too. Of the stream and its copies, whose times are compared, it is the median of rounds.
-Copies have three times the rows and the bytes of random values; of all columns somewhat more bytes, since times and positions that are a step apart in the stream take no room there. The stream itself is written file after file, each copy of it by a thread of its own. Rows, row groups, seeks (ranges of adjacent
+Copies have three times the rows and the bytes of random values; of all columns somewhat more bytes, since the regular times and positions of the stream take no room there. The stream itself is written file after file, each copy of it by a thread of its own. Rows, row groups, seeks (ranges of adjacent
 row groups) and bytes are counted, also those of all columns of the row groups that were read: rows in order of time compress better, which a scan of all columns would pay for. Times are medians from files in the page cache, so that skipping saves decoding, and no seek of a disk.
 The model is OSCAR's Table 1, in blocks.
 """

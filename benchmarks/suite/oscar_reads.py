@@ -42,7 +42,7 @@ LOAD = """Completed scans of an archive that takes in rows, and the time that it
 
 Every reader scans the archive again and again, in a thread of its own, until a fixed number of rows has been archived; a part of a scan at the end counts as that part.
 The archive is a stream in order of time whose rows are drawn after reading (the strawman), or runs of 100 random blocks. A round takes less than a second,
-so both shares are measured one after the other, with the same readers, and compared within each round: one round in isolation gave 1.4 to 10 on a busy machine."""
+so both shares are measured one after the other, with the same readers, and compared within each round: single rounds gave 1.4 to 10 on a busy machine."""
 PIECES = tuple(1 << power for power in range(14, 25))
 GROUPS = tuple(1 << power for power in range(6, 17, 2))
 READERS = (0, 1, 2, 4, 6)

@@ -91,8 +91,8 @@ def test_what_closing_windows_costs_is_no_cost_of_rows(
     assert line.fixed * line.weight + line.per_row * line.rows == pytest.approx(seconds)
 
 
-def test_closing_that_follows_from_the_rows_of_an_epoch_is_not_told_apart() -> None:
-    """Every large epoch closes windows and no small one does: which of the two costs is not known."""
+def test_closing_that_follows_from_the_rows_of_an_epoch_is_not_separated() -> None:
+    """Every large epoch closes windows and no small one does: which of the two costs, is not known."""
     line = CostLine()
     for rows in (1000, 9000) * 10:
         line = line.after(rows, 0.01 + 1e-6 * rows + 0.002 * (rows > 5000), 0.0, closes=rows > 5000)

@@ -24,7 +24,7 @@ _KNOWN: Final = 4.0
 _BOTH: Final = 0.02
 """Variance of whether windows close, from which on the cost of closing them is separated: one epoch in fifty, or all but so many."""
 _APART: Final = 0.05
-"""The least part of that variance that the rows of epochs do not explain: with less, the two costs cannot be told apart."""
+"""The least part of that variance that the rows of epochs do not explain: with less, the two costs cannot be separated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class CostLine:
 
     @property
     def closing(self) -> float:
-        """Seconds that an epoch takes longer when windows close in it, however many; 0 where that cannot be told from its rows.
+        """Seconds that an epoch takes longer when windows close in it, however many; 0 where that cannot be separated from the cost of its rows.
 
         >>> line = CostLine()
         >>> for rows, closes in ((100, False), (300, True), (300, False), (900, False), (900, True)):
