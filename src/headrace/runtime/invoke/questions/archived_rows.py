@@ -305,17 +305,17 @@ class ArchivedRows:
 
     def _announced(self, some: Sequence[ArchivedRun], share: float) -> Iterator[ArchivedRun]:
         """The runs of which more is to be read for a share, each after that of it, and of a few that follow, was announced."""
-        return announced(
-            (run for run in some if run.is_short_of(share)), lambda run: self._announce(run, share)
-        )
+        columns = self._stored_columns(self._time_column)
+        short = (run for run in some if run.is_short_of(share))
+        return announced(short, lambda run: self._announce(run, share, columns))
 
-    def _announce(self, run: ArchivedRun, share: float) -> int:
+    def _announce(self, run: ArchivedRun, share: float, columns: Sequence[str]) -> int:
         """Announce what is read next of a run; returns its bytes."""
         if run.is_exceeded(share):
             return 0
         prefixes = run.prefixes
         groups = prefixes.groups_up_to(prefixes.holding(share), run.done)
-        ranges = ranges_of(prefixes.footer, self._stored_columns(self._time_column), groups)
+        ranges = ranges_of(prefixes.footer, columns, groups)
         size = sum(length for _, length in ranges)
         if size >= LEAST_BYTES:
             self.home.store.will_need(run.name, ranges)
