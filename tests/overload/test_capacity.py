@@ -72,7 +72,7 @@ def test_one_pause_of_the_machine_does_not_change_the_line(
     fixed=st.floats(1e-4, 0.1),
     cost=st.floats(1e-6, 1e-4),
     closing=st.floats(0, 0.9),
-    window=st.integers(3000, 20_000),
+    window=st.integers(8000, 20_000),
 )
 def test_what_closing_windows_costs_is_no_cost_of_rows(
     fixed: float, cost: float, closing: float, window: int
