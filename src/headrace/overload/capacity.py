@@ -88,9 +88,11 @@ class CostLine:
 
     def expected(self, rows: float, *, closes: bool) -> float:
         """The seconds of an epoch with so many rows, by the line."""
-        closing = self.closing
-        without = self.fixed - (closing * self.closed / self.weight if self.weight else 0.0)
-        return without + self.per_row * rows + closing * closes
+        if not self.weight:
+            return 0.0
+        per_row, closing = self._slopes()
+        spent = self.seconds + self.excess - per_row * self.rows
+        return max(0.0, spent - closing * self.closed) / self.weight + per_row * rows + closing * closes
 
     @property
     def per_row(self) -> float:
@@ -99,13 +101,7 @@ class CostLine:
         >>> CostLine().after(100, 1.2, 0).after(1100, 3.2, 0).per_row
         0.002
         """
-        if not self.rows:
-            return 0.0
-        whole, variance = (self.seconds + self.excess) / self.rows, self._variance
-        if not self._is_varied:
-            return whole
-        covariance = self._covariance - self.closing * self._rows_and_closing
-        return min(whole, max(covariance / variance, 0.0))
+        return self._slopes()[0]
 
     @property
     def closing(self) -> float:
@@ -117,35 +113,28 @@ class CostLine:
         >>> round(line.closing, 9), round(line.per_row, 9)
         (0.5, 0.002)
         """
-        if not self._is_varied:
-            return 0.0
-        share, variance, together = self.closed / self.weight, self._variance, self._rows_and_closing
+        return self._slopes()[1]
+
+    def _slopes(self) -> tuple[float, float]:
+        """Seconds of one more row, and of closing windows."""
+        weight, rows = self.weight, self.rows
+        if not rows:
+            return 0.0, 0.0
+        mean, whole = rows / weight, (self.seconds + self.excess) / rows
+        variance = self.squares / weight - mean * mean
+        if variance <= _VARIED * mean * mean:
+            return whole, 0.0
+        covariance, closing = self.products / weight - mean * self.seconds / weight, 0.0
+        share = self.closed / weight
         own = share * (1 - share)
-        apart = variance * own - together * together
-        if own < _BOTH or apart < _APART * variance * own:
-            return 0.0
-        seconds = self.closed_seconds / self.weight - share * self.seconds / self.weight
-        return max(0.0, (seconds * variance - self._covariance * together) / apart)
-
-    @property
-    def _is_varied(self) -> bool:
-        """Whether epochs differ enough in their rows."""
-        return self._variance > _VARIED * (self.rows / self.weight) ** 2 if self.weight else False
-
-    @property
-    def _variance(self) -> float:
-        """Of the rows of epochs."""
-        return self.squares / self.weight - (self.rows / self.weight) ** 2
-
-    @property
-    def _covariance(self) -> float:
-        """Of rows and seconds."""
-        return (self.products - self.rows * self.seconds / self.weight) / self.weight
-
-    @property
-    def _rows_and_closing(self) -> float:
-        """The covariance of rows and of whether windows close."""
-        return (self.closed_rows - self.rows * self.closed / self.weight) / self.weight
+        if own >= _BOTH:
+            together = self.closed_rows / weight - mean * share
+            apart = variance * own - together * together
+            if apart >= _APART * variance * own:
+                seconds = self.closed_seconds / weight - share * self.seconds / weight
+                closing = max(0.0, (seconds * variance - covariance * together) / apart)
+                covariance -= closing * together
+        return min(whole, max(covariance / variance, 0.0)), closing
 
     @property
     def fixed(self) -> float:
