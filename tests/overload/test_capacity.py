@@ -68,6 +68,38 @@ def test_one_pause_of_the_machine_does_not_change_the_line(
     assert line.excess > 0
 
 
+@given(
+    fixed=st.floats(1e-4, 0.1),
+    cost=st.floats(1e-6, 1e-4),
+    closing=st.floats(0, 0.9),
+    window=st.integers(8000, 20_000),
+)
+def test_what_closing_windows_costs_is_no_cost_of_rows(
+    fixed: float, cost: float, closing: float, window: int
+) -> None:
+    """Of small epochs those with more rows close windows more often; in a large one many close together."""
+    line, sent, seconds = CostLine(), 0, 0.0
+    for number in range(64):
+        rows = 1000 * (1 + number * 5 % 8)
+        closes = (sent + rows) // window > sent // window
+        spent = fixed * (1 + closing * closes) + cost * rows
+        line = CostLine(*line.after(rows, spent, 0.0, closes=closes).as_json())
+        sent, seconds = sent + rows, seconds + spent
+    assert line.per_row == pytest.approx(cost, rel=1e-3)
+    assert line.closing == pytest.approx(fixed * closing, rel=1e-3, abs=1e-6)
+    assert line.expected(5000, closes=True) == pytest.approx(fixed * (1 + closing) + cost * 5000, rel=1e-3)
+    assert line.fixed * line.weight + line.per_row * line.rows == pytest.approx(seconds)
+
+
+def test_closing_that_follows_from_the_rows_of_an_epoch_is_not_separated() -> None:
+    """Every large epoch closes windows and no small one does: which of the two costs, is not known."""
+    line = CostLine()
+    for rows in (1000, 9000) * 10:
+        line = line.after(rows, 0.01 + 1e-6 * rows + 0.002 * (rows > 5000), 0.0, closes=rows > 5000)
+    assert line.closing == 0
+    assert line.per_row == pytest.approx(1e-6 + 0.002 / 8000)
+
+
 @pytest.mark.parametrize("every", [2, 4, 10])
 def test_epochs_that_are_slow_now_and_then_count_with_all_their_seconds(every: int) -> None:
     line, seconds = CostLine(), 0.0

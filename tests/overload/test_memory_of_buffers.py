@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +130,39 @@ def test_a_hub_counts_its_buffers_and_the_sums_of_questions_and_gives_the_sums_u
         assert run_sums.cached.shrink(str(hub.home.store.root), 1 << 60) == 0
         manifest = hub.home.latest()
         assert bytes_for_archive(manifest, 2) == LEAST_BUFFER
+
+
+ASK = """
+import sys
+from pathlib import Path
+from headrace.language.statements.parse_script import parse_script
+from headrace.runtime.home.home import Home
+from headrace.runtime.invoke.questions import run_sums
+from headrace.runtime.statements.show import show
+home = Home.at(Path(sys.argv[1]))
+for number in range(8):
+    text = f"SELECT k, COUNT(*) AS n FROM s WHERE v > {number - 9} GROUP BY k WITHIN 0 PERCENT"
+    (statement,) = parse_script(text)
+    show(home, statement)
+    print(run_sums.cached.shrink(str(home.store.root), 1 << 60))
+"""
+
+
+@pytest.mark.parametrize("memory", [None, "1 MB"])
+def test_another_process_caches_no_more_sums_than_the_budget_of_the_hub_allows(
+    tmp_path: Path, memory: str | None
+) -> None:
+    """Its caches are its own: the budget bounds each process, whether or not a hub runs."""
+    with open_hub(tmp_path / "home", local=True, memory=memory) as hub:
+        hub.execute(STREAM)
+        hub.register("SELECT COUNT(*) AS n FROM s [RANGE 20 SECONDS SLIDE 2 SECONDS]", "few")
+        hub.push("s", rows(0, 1000))
+        hub.catch_up()
+    asked = [sys.executable, "-c", ASK, str(tmp_path / "home")]
+    held = [int(line) for line in subprocess.check_output(asked, text=True).split()]
+    allowed = 1_000_000 // 16
+    assert 0 < held[0] <= allowed
+    assert (max(held) <= allowed) == (memory is not None)
 
 
 def step(push: Callable[..., int], catch_up: Callable[[], object], first: int) -> None:

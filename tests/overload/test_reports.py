@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.operators.sharing.pane_transfer import can_give
+from headrace.overload.capacity import CostLine
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.ingest.admission import Pending
@@ -175,3 +176,23 @@ def test_what_answers_are_worth_and_what_is_repaired_are_rows_of_a_built_in_stre
     assert of_query[-1][3:] == (0, hub.status()["repairs"]["q"]["repaired"], 0)
     assert len(of_query) == len(set(of_query))
     assert [row for row in logged if row[0] == "late"] == [("late", 0.0, False, 0, 0, 0)]
+
+
+def test_costs_know_which_epochs_closed_windows_of_any_query_and_of_each(hub: Hub) -> None:
+    """Of epochs of thirty seconds each, one query closes windows in every one, another in every second one at most."""
+    minutes = "SELECT k, COUNT(*) AS n FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k"
+    hub.execute(f"CREATE QUERY often AS {COUNTED} {QOS}; CREATE QUERY seldom AS {minutes} {QOS}")
+    for first in range(3):
+        for half in (slice(0, 30), slice(30, 60)):
+            hub.push("s", rows(first)[half])
+            hub.catch_up()
+    control = hub.home.latest().facts[OVERLOAD]["control"]
+    often, seldom = (
+        CostLine(*control["costs"][name])
+        for name in sorted(control["costs"], key=lambda name: -CostLine(*control["costs"][name]).closed)
+    )
+    closed = [round(line.closed / line.weight * 6) for line in (often, seldom)]
+    assert closed == [6, 2], (
+        "windows of ten seconds in all six epochs, of a minute in the first of the next minute"
+    )
+    assert round(CostLine(*control["others"]).closed) == 6

@@ -18,7 +18,7 @@ from headrace.operators.base.batch import Batch
 from headrace.overload.nested_samples import NestedSamples
 from headrace.overload.shedding import intervals_of, is_sampled
 from headrace.runtime.messages.task_messages import Split
-from headrace.runtime.tasks.scan.shed_rows import SampledRows, Samples
+from headrace.runtime.tasks.scan.shed_rows import BatchSamples, SampledRows, Samples, sampled_at
 from headrace.runtime.tasks.timing import Timed
 
 POSITIONS = np.arange(20_000)
@@ -139,3 +139,17 @@ def test_samples_of_a_batch_are_the_same_whatever_others_were_taken_before(rates
         around, hashes = samples.around(rate)
         assert set(samples.rows(rate).tolist()) <= set(around.tolist())
         assert (hashes == HASHES[around]).all()
+
+
+def test_without_shedding_all_batches_and_queries_have_the_same_columns_of_weights() -> None:
+    """A weight of 1 for each row, and the 0 that it lacks, are no memory of each batch of each query."""
+    at = np.arange(1000)
+    batches = [Batch({"v": pa.array(at[:size])}, at[:size], at[:size]) for size in (1000, 700)]
+    shown = [sampled_at(batch, BatchSamples.of(batch, 7).nested, 1.0) for batch in batches]
+    for name, weight in ((WEIGHT, 1.0), (MORE, 0.0), (SPREAD, 0.0)):
+        assert [batch.columns[name].to_pylist() for batch in shown] == [[weight] * 1000, [weight] * 700]
+        addresses = {batch.columns[name].buffers()[1].address for batch in shown}
+        assert len(addresses) == 1
+    shed = sampled_at(batches[0], BatchSamples.of(batches[0], 7).nested, 0.25)
+    assert set(shed.columns[WEIGHT].to_pylist()) == {4.0}
+    assert set(shed.columns[SPREAD].to_pylist()) == {12.0}

@@ -21,15 +21,22 @@ _SLOW: Final = 2.0
 """An epoch that takes so many times what the line predicts is slow."""
 _KNOWN: Final = 4.0
 """Weight from which on a line is known well enough to call an epoch slow."""
+_BOTH: Final = 0.02
+"""Variance of whether windows close, from which on the cost of closing them is separated: one epoch in fifty, or all but so many."""
+_APART: Final = 0.05
+"""The least part of that variance that the rows of epochs do not explain: with less, the two costs cannot be separated."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
     """What rows cost, from epochs of different sizes: seconds = fixed + rows x cost, by least squares; older ones count less.
 
-    Sums over epochs: their weight, rows, seconds, rows squared, and rows times seconds. What a slow epoch takes beyond the
+    Epochs in which windows close take longer. Of small ones that is the more often so the more rows they have, which is no cost
+    of these rows: in a large epoch, many windows close together. So `closing` is the third term, for such epochs.
+    Sums over epochs: their weight, rows, seconds, rows squared, and rows times seconds; weight, rows and seconds of those in which
+    windows close. What a slow epoch takes beyond the
     line is in `excess` instead of `seconds`: it counts as cost of epochs, not of rows, since least squares would let one
-    pause of the machine turn the line. `last` and `last_rows` are those of the last epoch, if it was slow.
+    pause of the machine turn the line. `last`, `last_rows` and `last_closed` are those of the last epoch, if it was slow.
     """
 
     weight: float = 0.0
@@ -40,9 +47,13 @@ class CostLine:
     excess: float = 0.0
     last: float = 0.0
     last_rows: float = 0.0
+    closed: float = 0.0
+    closed_rows: float = 0.0
+    closed_seconds: float = 0.0
+    last_closed: bool = False
 
-    def after(self, rows: float, seconds: float, elapsed: float) -> CostLine:
-        """With one more epoch, which took so many seconds, so long after the last one.
+    def after(self, rows: float, seconds: float, elapsed: float, *, closes: bool = False) -> CostLine:
+        """With one more epoch, which took so many seconds, so long after the last one; `closes` if windows closed in it.
 
         With a second slow epoch in sequence the cost of rows has changed: both count as any other.
 
@@ -55,7 +66,7 @@ class CostLine:
         """
         faded = exp(-max(0.0, elapsed) / MEMORY_SECONDS)
         known = self.weight * faded >= _KNOWN
-        predicted = self.fixed + self.per_row * rows if known else inf
+        predicted = self.expected(rows, closes=closes) if known else inf
         excess = seconds - predicted if 0 < _SLOW * predicted < seconds else 0.0
         late = self.last * faded if excess else 0.0
         if late:
@@ -69,7 +80,19 @@ class CostLine:
             max(0.0, self.excess * faded + excess - late),
             excess,
             rows if excess else 0.0,
+            self.closed * faded + closes,
+            self.closed_rows * faded + closes * rows,
+            self.closed_seconds * faded + closes * (seconds - excess) + self.last_closed * late,
+            closes and excess > 0,
         )
+
+    def expected(self, rows: float, *, closes: bool) -> float:
+        """The seconds of an epoch with so many rows, by the line."""
+        if not self.weight:
+            return 0.0
+        per_row, closing = self._slopes()
+        spent = self.seconds + self.excess - per_row * self.rows
+        return max(0.0, spent - closing * self.closed) / self.weight + per_row * rows + closing * closes
 
     @property
     def per_row(self) -> float:
@@ -78,15 +101,40 @@ class CostLine:
         >>> CostLine().after(100, 1.2, 0).after(1100, 3.2, 0).per_row
         0.002
         """
-        if not self.rows:
-            return 0.0
-        mean = self.rows / self.weight
-        variance = self.squares / self.weight - mean * mean
-        whole = (self.seconds + self.excess) / self.rows
+        return self._slopes()[0]
+
+    @property
+    def closing(self) -> float:
+        """Seconds that an epoch takes longer when windows close in it, however many; 0 where that cannot be separated from the cost of its rows.
+
+        >>> line = CostLine()
+        >>> for rows, closes in ((100, False), (300, True), (300, False), (900, False), (900, True)):
+        ...     line = line.after(rows, 1 + 0.002 * rows + 0.5 * closes, 0, closes=closes)
+        >>> round(line.closing, 9), round(line.per_row, 9)
+        (0.5, 0.002)
+        """
+        return self._slopes()[1]
+
+    def _slopes(self) -> tuple[float, float]:
+        """Seconds of one more row, and of closing windows."""
+        weight, rows = self.weight, self.rows
+        if not rows:
+            return 0.0, 0.0
+        mean, whole = rows / weight, (self.seconds + self.excess) / rows
+        variance = self.squares / weight - mean * mean
         if variance <= _VARIED * mean * mean:
-            return whole
-        covariance = self.products / self.weight - mean * self.seconds / self.weight
-        return min(whole, max(covariance / variance, 0.0))
+            return whole, 0.0
+        covariance, closing = self.products / weight - mean * self.seconds / weight, 0.0
+        share = self.closed / weight
+        own = share * (1 - share)
+        if own >= _BOTH:
+            together = self.closed_rows / weight - mean * share
+            apart = variance * own - together * together
+            if apart >= _APART * variance * own:
+                seconds = self.closed_seconds / weight - share * self.seconds / weight
+                closing = max(0.0, (seconds * variance - covariance * together) / apart)
+                covariance -= closing * together
+        return min(whole, max(covariance / variance, 0.0)), closing
 
     @property
     def fixed(self) -> float:
@@ -101,7 +149,8 @@ class CostLine:
     def as_json(self) -> list[float]:
         """The sums; the constructor takes them back."""
         sums = [self.weight, self.rows, self.seconds, self.squares, self.products]
-        return [*sums, self.excess, self.last, self.last_rows]
+        of_last = [self.excess, self.last, self.last_rows]
+        return [*sums, *of_last, self.closed, self.closed_rows, self.closed_seconds, self.last_closed]
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,16 +80,21 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class QueryWork:
-    """One query in one epoch: the rows it was given, the seconds they took, and the rows that arrived, by interval of importance."""
+    """One query in one epoch: the rows it was given, the seconds they took, and the rows that arrived, by interval of importance;
+    `closes` if it had results.
+    """
 
     rows: float
     seconds: float
     arrived: tuple[int, ...] = ()
+    closes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One epoch: when it ended and how long it worked, in seconds; rows taken, rows that wait, and delays, by stream."""
+    """One epoch: when it ended and how long it worked, in seconds; rows taken, rows that wait, and delays, by stream; `closes` if
+    any query had results.
+    """
 
     at: float
     busy: float
@@ -97,6 +102,7 @@ class Observed:
     waiting: Mapping[str, float] = field(default_factory=dict)
     delays: Mapping[str, float] = field(default_factory=dict)
     queries: Mapping[str, QueryWork] = field(default_factory=dict)
+    closes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,12 +337,13 @@ class Control:
             of_queries += work.seconds
             if work.rows and name in queries:
                 lines = sketching if name in is_sketched else costs
-                lines[name] = lines.get(name, CostLine()).after(work.rows, work.seconds, elapsed)
+                line = lines.get(name, CostLine())
+                lines[name] = line.after(work.rows, work.seconds, elapsed, closes=work.closes)
             if sum(work.arrived) and name in queries:
                 frequencies[name] = _divided(frequencies.get(name, ()), work.arrived)
         rows_taken = sum(seen.taken.values())
         others = (
-            self.others.after(rows_taken, max(0.0, seen.busy - of_queries), elapsed)
+            self.others.after(rows_taken, max(0.0, seen.busy - of_queries), elapsed, closes=seen.closes)
             if rows_taken
             else self.others
         )

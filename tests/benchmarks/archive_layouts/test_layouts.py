@@ -191,6 +191,33 @@ def test_a_copy_has_the_share_of_rows_that_its_reduction_leaves(tmp_path: Path) 
         assert abs(stored - copy.keep * rows) <= 4 * (rows * copy.keep * (1 - copy.keep)) ** 0.5
 
 
+def test_copies_have_three_times_the_bytes_of_random_values_and_more_of_regular_places(
+    tmp_path: Path,
+) -> None:
+    """Times and positions at regular steps are packed to nothing in the stream; a sample has gaps, and random blocks have jumps."""
+    rows, stored = 40_000, dict[str, dict[str, int]]()
+    layouts: dict[str, Callable[[Path], Layout]] = {
+        "stream": lambda path: Strawman.at(path, 1000),
+        "copies": lambda path: PresetCopies.at(path, 1000, (0.2, 0.4, 0.6, 0.8)),
+        "random": lambda path: RandomBlocks.at(path, 1000, 40),
+    }
+    position = np.arange(rows)
+    values = np.random.default_rng(5).random(rows)
+    for name, make in layouts.items():
+        (tmp_path / name).mkdir()
+        layout = make(tmp_path / name)
+        layout.insert(rows_of(position * 1000, position, v=values))
+        layout.flush()
+        stored[name] = {column: bytes_of(tmp_path / name, column) for column in ("v", AT, POSITION)}
+    plain, copies, random = stored["stream"], stored["copies"], stored["random"]
+    assert copies["v"] / plain["v"] == pytest.approx(3, rel=0.02)
+    assert random["v"] / plain["v"] == pytest.approx(1, rel=0.05)
+    for column in (AT, POSITION):
+        assert copies[column] > 6 * plain[column]
+        assert 0.75 * random[column] > plain[column], "also of three quarters of the rows"
+    assert 0.75 * random["v"] < plain["v"]
+
+
 def rates_of(layout: MarkedCopies, reducer: str = "uniform") -> dict[int, float]:
     """The share that each row of a copy has survived, by position."""
     of = layout.reduced[reducer]

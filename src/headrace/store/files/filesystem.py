@@ -29,6 +29,8 @@ UNFINISHED: Final = ".unfinished-"
 """Files that begin like this were never given their name; their writer may have died."""
 
 _NAME: Final = re.compile(r"[^/\0\\]+(?:/[^/\0\\]+)*")
+_ASKED: Final = 1 << 19
+"""Bytes that one advice names: the system cuts longer ones off at what it reads ahead."""
 _SYNC_THREADS: Final = 8
 _IN_MEMORY: Final = 1 << 21
 """Bytes of a file that an iterator makes, from which on they are written."""
@@ -71,6 +73,10 @@ class Store(Protocol):
 
     def map(self, name: str) -> pa.Buffer:
         """The bytes of a file without reading them; valid also after the file is deleted."""
+        ...
+
+    def will_need(self, name: str, ranges: Iterable[tuple[int, int]]) -> None:
+        """Advice that these ranges of a file, offsets and sizes in bytes, are read soon; no error where that cannot be given."""
         ...
 
     def write_once(self, name: str, parts: Iterable[Any], *, durable: bool = True) -> int:
@@ -159,6 +165,16 @@ class LocalStore:
                 return file.read_buffer()
         except OSError as error:
             raise self._store_error(error, name, "map") from error
+
+    def will_need(self, name: str, ranges: Iterable[tuple[int, int]]) -> None:
+        """Have the system read them into its page cache, without waiting for it; who reads the file then meets its errors."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        with suppress(OSError), open(self.path(name), "rb", buffering=0) as file:  # noqa: PTH123 - as `exists`
+            for start, size in ranges:
+                for at in range(start, start + size, _ASKED):
+                    asked = min(_ASKED, start + size - at)
+                    os.posix_fadvise(file.fileno(), at, asked, os.POSIX_FADV_WILLNEED)
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.archive import runs
+from headrace.archive.in_flight import LEAST_BYTES, announced, ranges_of
 from headrace.archive.prefixes import Prefixes
 from headrace.archive.run_file import RunFile
 from headrace.dataclass import dataclass
@@ -219,9 +220,14 @@ class ArchivedRows:
         """The least and the greatest event time of a run, of late rows too."""
         if run.between is not None:
             return run.between
+        return run.prefixes.range_of(self._time_column)
+
+    @property
+    def _time_column(self) -> str:
+        """The column of files with event times."""
         time, schema = self.side.stream.time, self.side.stream.schema.arrow()
         has_own_time = time is not None and runs.has_own_time(schema, time)
-        return run.prefixes.range_of(time if has_own_time and time is not None else runs.AT)
+        return time if has_own_time and time is not None else runs.AT
 
     def _may_have(self, low: Instant, high: Instant) -> bool:
         """Whether some of the rows from one instant to another are asked for."""
@@ -285,20 +291,35 @@ class ArchivedRows:
         Runs that would follow are left when time `is_due`.
         """
         waiting: list[Extent] = []
-        for run in self.runs:
-            if not run.is_short_of(share):
-                continue
+        for run in self._announced(self.runs, share):
             if run.done >= 0 and is_due():
                 break
-            for piece in self._in_place_of(run) if run.is_exceeded(share) else (run,):
-                if not piece.is_short_of(share):
-                    continue
+            pieces = self._announced(self._in_place_of(run), share) if run.is_exceeded(share) else (run,)
+            for piece in pieces:
                 waiting.append(piece.read_on(piece.prefixes.holding(share)))
                 if sum(extent.rows for extent in waiting) >= _AT_ONCE:
                     yield waiting
                     waiting = []
         if waiting:
             yield waiting
+
+    def _announced(self, some: Sequence[ArchivedRun], share: float) -> Iterator[ArchivedRun]:
+        """The runs of which more is to be read for a share, each after that of it, and of a few that follow, was announced."""
+        columns = self._stored_columns(self._time_column)
+        short = (run for run in some if run.is_short_of(share))
+        return announced(short, lambda run: self._announce(run, share, columns))
+
+    def _announce(self, run: ArchivedRun, share: float, columns: Sequence[str]) -> int:
+        """Announce what is read next of a run; returns its bytes."""
+        if run.is_exceeded(share):
+            return 0
+        prefixes = run.prefixes
+        groups = prefixes.groups_up_to(prefixes.holding(share), run.done)
+        ranges = ranges_of(prefixes.footer, columns, groups)
+        size = sum(length for _, length in ranges)
+        if size >= LEAST_BYTES:
+            self.home.store.will_need(run.name, ranges)
+        return size
 
     def batch(self, extents: Sequence[Extent]) -> Batch:
         """The accepted rows between the instants of some extents, with columns named as in the question.
@@ -315,11 +336,16 @@ class ArchivedRows:
     def _read(self, extents: Sequence[Extent]) -> pa.Table:
         """The row groups of one file; event times as `__at`."""
         file = RunFile.of(self.home.store.map(extents[0].name), extents[0].prefixes.footer)
-        time = [file.time_column(self.side.stream.time)] if self._needs_time else []
-        placed = [runs.POSITION] if self.side.key is not None else []
-        names = sorted({*self.columns, runs.FATE, *time, *placed})
+        time = file.time_column(self.side.stream.time)
+        names = self._stored_columns(time)
         table = file.read(names, [number for extent in extents for number in extent.groups])
-        return table.append_column(_TIME, table.column(time[0])) if time else table
+        return table.append_column(_TIME, table.column(time)) if self._needs_time else table
+
+    def _stored_columns(self, time: str) -> list[str]:
+        """The columns of files that are read; `time` is the one with event times."""
+        timed = [time] if self._needs_time else []
+        placed = [runs.POSITION] if self.side.key is not None else []
+        return sorted({*self.columns, runs.FATE, *timed, *placed})
 
     @property
     def _needs_time(self) -> bool:

@@ -155,7 +155,8 @@ class FinishedEpoch:
         left = {
             stream: float(sum(record.weight for record in self._left(stream, waiting))) for stream in streams
         }
-        return Observed(self.now / SECOND, self.seconds, weights, left, delays, self._queries(plan))
+        closes = any(receipt.results for receipt in self.receipts)
+        return Observed(self.now / SECOND, self.seconds, weights, left, delays, self._queries(plan), closes)
 
     def oldest(
         self, streams: Iterable[str], waiting: Callable[[str], Iterable[_Waiting]]
@@ -194,7 +195,10 @@ class FinishedEpoch:
             part = (fold.nanoseconds + state.nanoseconds) / nanoseconds
             counts = [scan.arrived[name] for scan in scans if name in scan.arrived]
             arrived = tuple(map(sum, zip(*counts, strict=True)))
-            queries[name] = QueryWork(fold.rows_in, self.seconds * part, arrived)
+            closes = any(
+                receipt.operators[name].results for receipt in self.receipts if name in receipt.operators
+            )
+            queries[name] = QueryWork(fold.rows_in, self.seconds * part, arrived, closes)
         return queries
 
 

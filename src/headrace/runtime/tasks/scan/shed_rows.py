@@ -30,6 +30,8 @@ from headrace.runtime.tasks.timing import Timed
 _ENOUGH: Final = 1 << 17
 """Rows that are passed on together: a batch may have few sampled rows."""
 _ALL: Final = (1.0,)
+_whole: Final = {value: pa.array([], pa.float64()) for value in (0.0, 1.0)}
+"""Columns of one value, as long as the longest batch up to now."""
 
 
 @dataclass(slots=True)
@@ -214,8 +216,17 @@ def sampled_at(batch: Batch, samples: NestedSamples, sample_rate: float) -> Batc
         batch = batch.take(samples.rows(sample_rate))
     weight = weight_of(sample_rate)
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
-    added = {name: pa.repeat(pa.scalar(value, pa.float64()), batch.rows) for name, value in weights.items()}
+    added = {name: _repeated(value, batch.rows) for name, value in weights.items()}
     return batch.with_columns(added)
+
+
+def _repeated(value: float, rows: int) -> pa.Array:
+    """A column of one value. Without shedding all weights are 1, and what they lack is 0: these are made once, not for every batch and query."""
+    if value not in _whole:
+        return pa.repeat(pa.scalar(value, pa.float64()), rows)
+    if len(_whole[value]) < rows:
+        _whole[value] = pa.repeat(pa.scalar(value, pa.float64()), 1 << rows.bit_length())
+    return _whole[value][:rows]
 
 
 def sampled_by_interval(
