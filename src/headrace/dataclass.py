@@ -5,7 +5,7 @@ imports hundreds of classes and uses few of them, so that most of its start was 
 `match` and pickles do not differ. There is no `InitVar` and no `KW_ONLY`.
 
 A constructor depends on names and defaults of fields only in its constants: constructors with equally many fields of the same kinds share what
-is compiled (decision 97).
+is compiled (decision 97). The first objects of a class are made field by field: most classes of a short command have no more (decision 102).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
 from dataclasses import dataclass as standard_dataclass
-from functools import cache
+from functools import cache, partial
 from inspect import get_annotations
 from reprlib import recursive_repr
 from types import CellType, CodeType, FunctionType, MemberDescriptorType
@@ -37,6 +37,8 @@ class _Factory:
 
 
 _GIVEN: Final = _Factory()
+_FIRST_OBJECTS: Final = 16
+"""So many objects of a class take as long to make field by field as its constructor takes to be compiled."""
 
 
 class _Later:
@@ -53,6 +55,25 @@ class _Later:
         method.__qualname__ = f"{self._cls.__qualname__}.{self._name}"
         setattr(self._cls, self._name, method)
         return method if instance is None else method.__get__(instance, owner)
+
+
+class _ConstructorLater(_Later):
+    """A constructor that is compiled when a class has had some objects, or when it is looked up without one."""
+
+    __slots__ = ("_first", "_left")
+
+    def __init__(self, cls: type, name: str, made_by: Callable[[type], Callable[..., Any]]) -> None:
+        super().__init__(cls, name, made_by)
+        self._first: _FirstObjects | None = None
+        self._left = _FIRST_OBJECTS
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None or self._left <= 0:
+            return super().__get__(instance, owner)
+        self._left -= 1
+        if self._first is None:
+            self._first = _FirstObjects(self._cls)
+        return partial(self._first.fill, instance)
 
 
 def is_compiled_later(attribute: object) -> bool:
@@ -88,8 +109,8 @@ def _made(
     _set_parameters(cls, init=init, repr=repr, eq=eq, order=order, frozen=frozen)
     if frozen:
         _freeze(cls, slots=slots)
-    if init:
-        _put(cls, "__init__", _frozen_init if frozen else _init)
+    if init and "__init__" not in cls.__dict__:
+        cls.__init__ = _ConstructorLater(cls, "__init__", _frozen_init if frozen else _init)
     if repr:
         _put(cls, "__repr__", _repr)
     if eq:
@@ -358,6 +379,53 @@ def _constructor(cls: Any, *, frozen: bool) -> Callable[..., Any]:
     types = {name: kind for base in reversed(cls.__mro__) for name, kind in get_annotations(base).items()}
     method.__annotations__ = {name: types[name] for name, _ in given} | {"return": None}
     return method
+
+
+class _FirstObjects:
+    """The constructor of a class without code of its own. What it would refuse it leaves to the compiled one, and so its errors."""
+
+    __slots__ = ("_cls", "_continues", "_fields", "_is_plain", "_known", "_positional", "_set")
+
+    def __init__(self, cls: Any) -> None:
+        values: dict[str, Any] = cls.__dict__["_values_of_fields"]
+        has_slots = "__slots__" in cls.__dict__
+        self._cls = cls
+        self._fields = [(name, value, *_kind(value, has_slots=has_slots)) for name, value in values.items()]
+        self._positional = [name for name, _, parameter, _ in self._fields if parameter == "positional"]
+        self._known = {name for name, _, parameter, _ in self._fields if parameter != "none"}
+        self._is_plain = all(
+            parameter == "positional" and done == _SET for *_, parameter, done in self._fields
+        )
+        self._set = object.__setattr__ if cls.__dataclass_params__.frozen else setattr
+        self._continues = hasattr(cls, "__post_init__")
+
+    def fill(self, made: Any, /, *arguments: Any, **named: Any) -> None:
+        """Set the fields of an object that was just made."""
+        if self._is_plain and not named and len(arguments) == len(self._positional):
+            for name, value in zip(self._positional, arguments, strict=True):
+                self._set(made, name, value)
+        elif (given := self._given(arguments, named)) is None:
+            self._cls.__init__(made, *arguments, **named)
+            return
+        else:
+            for name, value, _, done in self._fields:
+                if done in _MADE and given.get(name, _GIVEN) is _GIVEN:
+                    self._set(made, name, value.default_factory())
+                elif done != _UNSET:
+                    self._set(made, name, given[name] if name in given else _default(value))
+        if self._continues:
+            made.__post_init__()
+
+    def _given(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The parameters by name; None where one is missing or too much."""
+        given = dict(zip(self._positional, arguments, strict=False))
+        takes = len(arguments) <= len(self._positional) and named.keys() <= self._known - given.keys()
+        given |= named
+        missing = any(
+            parameter != "none" and name not in given and not _has_default(value)
+            for name, value, parameter, _ in self._fields
+        )
+        return given if takes and not missing else None
 
 
 _UNSET, _SET, _EITHER, _ALWAYS, _FIXED = "unset", "set", "made unless given", "made", "fixed"
