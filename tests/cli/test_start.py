@@ -310,6 +310,7 @@ def test_a_run_on_the_local_engine_loads_few_modules(tmp_path: Path) -> None:
     others = {name.partition(".")[0] for name in loaded}
     assert not others & {"pandas", "pyspark", "py4j", "fastapi", "starlette", "uvicorn", "matplotlib"}
     assert "headrace.reference" not in loaded
+    assert not {"ssl", "pyarrow.parquet"} & set(loaded)
     assert not [
         name
         for name in loaded

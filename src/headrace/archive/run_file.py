@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.archive import runs
 from headrace.dataclass import dataclass
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class RunFile:
     @staticmethod
     def of(data: pa.Buffer, footer: pq.FileMetaData | None = None) -> RunFile:
         """Open a run; with its footer, if that was read before."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
+
         return RunFile(pq.ParquetFile(pa.BufferReader(data), metadata=footer))
 
     @property

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.dataclass import dataclass
 from headrace.time import BEGINNING
@@ -184,6 +183,8 @@ class RunEncoder:
     """One unfinished Parquet file; tables are appended in time order."""
 
     def __init__(self, schema: pa.Schema) -> None:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
+
         self._out = pa.BufferOutputStream()
         packed = [field.name for field in schema if _is_packed(field.type)]
         doubles = [field.name for field in schema if pa.types.is_floating(field.type)]
