@@ -11,6 +11,7 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
 import pytest
@@ -217,7 +218,8 @@ def test_methods_are_compiled_when_they_are_first_used_and_once() -> None:
     methods = ("__init__", "__repr__", "__eq__", "__hash__")
     assert all(is_compiled_later(vars(Pair)[name]) for name in methods)
     pair = Pair(1)
-    assert not is_compiled_later(vars(Pair)["__init__"])
+    assert is_compiled_later(vars(Pair)["__init__"])
+    assert (Pair.__init__.__name__, is_compiled_later(vars(Pair)["__init__"])) == ("__init__", False)
     assert is_compiled_later(vars(Pair)["__eq__"])
     assert hash(pair) == hash(Pair(1, 0))
     assert (repr(pair), pair == Pair(1, 0)) == (f"{Pair.__qualname__}(left=1, right=0)", True)
@@ -225,6 +227,36 @@ def test_methods_are_compiled_when_they_are_first_used_and_once() -> None:
     assert not any(is_compiled_later(method) for method in compiled)
     assert Pair(1) == pair
     assert [vars(Pair)[name] for name in methods] == compiled
+
+
+@given(kinds, own_methods, options, st.data())
+def test_first_objects_are_those_of_the_compiled_constructor(chosen, own, named, data) -> None:
+    """Also with missing, unknown, repeated and surplus arguments."""
+    chosen_for = [a_class(dataclass, chosen, own, named, ()) for _ in range(2)]
+    first, compiled = chosen_for
+    _ = compiled.__init__
+    takes = [field.name for field in dataclasses.fields(first) if field.init]
+    for _ in range(3):
+        row = data.draw(st.lists(st.integers(0, 3), max_size=len(takes) + 1))
+        keywords = data.draw(st.dictionaries(st.sampled_from([*takes, "other"]), st.integers(4, 6)))
+        made = [outcome(partial(kind, *row, **keywords)) for kind in chosen_for]
+        if isinstance(made[1], tuple):
+            assert made[0] == made[1]
+        else:
+            first_one, compiled_one = (outcome(partial(dataclasses.asdict, one)) for one in made)
+            assert first_one == compiled_one
+
+
+def test_a_class_with_many_objects_has_a_compiled_constructor() -> None:
+    @dataclass
+    class Counted:
+        number: int = 0
+
+    made = []
+    while is_compiled_later(vars(Counted)["__init__"]):
+        made.append(Counted(len(made)))
+    assert 1 < len(made) <= 32
+    assert [one.number for one in made] == [*range(len(made))]
 
 
 def test_fields_are_in_the_hash_as_they_ask_for() -> None:

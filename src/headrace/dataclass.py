@@ -4,23 +4,33 @@ The standard library compiles up to six functions for each class while its modul
 imports hundreds of classes and uses few of them, so that most of its start was spent there (decision 87). `fields`, `replace`, `asdict`,
 `match` and pickles do not differ. There is no `InitVar` and no `KW_ONLY`.
 
-A constructor depends on names and defaults of fields only in its constants: constructors with equally many fields of the same kinds share what
-is compiled (decision 97).
+`headrace.constructors` has the constructors.
 """
 
 from __future__ import annotations
 
-import sys
 from abc import update_abstractmethods
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
 from dataclasses import dataclass as standard_dataclass
-from functools import cache
+from functools import partial
 from inspect import get_annotations
 from reprlib import recursive_repr
-from types import CellType, CodeType, FunctionType, MemberDescriptorType
+from types import FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_origin
+
+from headrace.constructors import (
+    FirstObjects,
+    default_of,
+    frozen_init,
+    function_of,
+    has_default,
+    is_given,
+    is_keyword,
+    names_of_module,
+    plain_init,
+)
 
 __all__ = ["dataclass", "is_compiled_later"]
 
@@ -29,14 +39,8 @@ _WRAPPED: Final = ("__func__", "fget", "func")
 """Where class methods, properties and cached properties have their function."""
 
 
-class _Factory:
-    """The default of a parameter whose field has a default factory."""
-
-    def __repr__(self) -> str:
-        return "<factory>"
-
-
-_GIVEN: Final = _Factory()
+_FIRST_OBJECTS: Final = 16
+"""So many objects of a class take as long to make field by field as its constructor takes to be compiled."""
 
 
 class _Later:
@@ -53,6 +57,25 @@ class _Later:
         method.__qualname__ = f"{self._cls.__qualname__}.{self._name}"
         setattr(self._cls, self._name, method)
         return method if instance is None else method.__get__(instance, owner)
+
+
+class _ConstructorLater(_Later):
+    """A constructor that is compiled when a class has had some objects, or when it is looked up without one."""
+
+    __slots__ = ("_first", "_left")
+
+    def __init__(self, cls: type, name: str, made_by: Callable[[type], Callable[..., Any]]) -> None:
+        super().__init__(cls, name, made_by)
+        self._first: FirstObjects | None = None
+        self._left = _FIRST_OBJECTS
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None or self._left <= 0:
+            return super().__get__(instance, owner)
+        self._left -= 1
+        if self._first is None:
+            self._first = FirstObjects(self._cls)
+        return partial(self._first.fill, instance)
 
 
 def is_compiled_later(attribute: object) -> bool:
@@ -88,8 +111,8 @@ def _made(
     _set_parameters(cls, init=init, repr=repr, eq=eq, order=order, frozen=frozen)
     if frozen:
         _freeze(cls, slots=slots)
-    if init:
-        _put(cls, "__init__", _frozen_init if frozen else _init)
+    if init and "__init__" not in cls.__dict__:
+        cls.__init__ = _ConstructorLater(cls, "__init__", frozen_init if frozen else plain_init)
     if repr:
         _put(cls, "__repr__", _repr)
     if eq:
@@ -155,8 +178,8 @@ def _with_fields(cls: Any, *, slots: bool) -> Any:
         elif isinstance(value, Field):
             setattr(cls, name, value.default)
     every = _values_of_bases(cls) | own
-    given = [(name, value) for name, value in every.items() if _is_given(value)]
-    positional = [(name, value) for name, value in given if not _is_keyword(value)]
+    given = [(name, value) for name, value in every.items() if is_given(value)]
+    positional = [(name, value) for name, value in given if not is_keyword(value)]
     _refuse_order(positional)
     if "__match_args__" not in cls.__dict__:
         cls.__match_args__ = tuple(name for name, _ in positional)  # type: ignore[misc]
@@ -183,27 +206,10 @@ def _values_of_bases(cls: type) -> dict[str, Any]:
     return values
 
 
-def _is_given(value: Any) -> bool:
-    """Whether a field with this value is a parameter of the constructor."""
-    return value.init if isinstance(value, Field) else True
-
-
-def _is_keyword(value: Any) -> bool:
-    return isinstance(value, Field) and value.kw_only is True
-
-
-def _default(value: Any) -> Any:
-    return value.default if isinstance(value, Field) else value
-
-
-def _has_default(value: Any) -> bool:
-    return value is not MISSING and (_default(value) is not MISSING or value.default_factory is not MISSING)
-
-
 def _refuse_fields(cls: type, own: Mapping[str, Any]) -> None:
     """As the standard library: defaults cannot change, and a field has an annotation."""
     for name, value in own.items():
-        if (default := type(_default(value))).__hash__ is None:
+        if (default := type(default_of(value))).__hash__ is None:
             raise ValueError(
                 f"mutable default {default} for field {name} is not allowed: use default_factory"
             )
@@ -216,9 +222,9 @@ def _refuse_order(positional: list[tuple[str, Any]]) -> None:
     """As the standard library: parameters with defaults are last."""
     seen = False
     for name, value in positional:
-        if seen and not _has_default(value):
+        if seen and not has_default(value):
             raise TypeError(f"non-default argument {name!r} follows default argument")
-        seen = seen or _has_default(value)
+        seen = seen or has_default(value)
 
 
 def _with_slots(former: Any, names: tuple[str, ...]) -> Any:
@@ -325,124 +331,11 @@ def _set_state(self: Any, state: list[Any]) -> None:
         object.__setattr__(self, each.name, value)
 
 
-# ---------------------------------------------------------------------------------------------------------- constructors
-
-
-def _init(cls: type) -> Callable[..., Any]:
-    return _constructor(cls, frozen=False)
-
-
-def _frozen_init(cls: type) -> Callable[..., Any]:
-    return _constructor(cls, frozen=True)
-
-
-def _constructor(cls: Any, *, frozen: bool) -> Callable[..., Any]:
-    """The constructor of a class: the code that all classes with such fields share, with this one's names, defaults and factories."""
-    values: dict[str, Any] = cls.__dict__["_values_of_fields"]
-    has_slots = "__slots__" in cls.__dict__
-    kinds = tuple(_kind(value, has_slots=has_slots) for value in values.values())
-    shared = _constructor_code(kinds, frozen=frozen, continues=hasattr(cls, "__post_init__"))
-    closure = {"__set__": object.__setattr__, "__given__": _GIVEN}
-    for number, (value, kind) in enumerate(zip(values.values(), kinds, strict=True)):
-        if kind[1] in _MADE:
-            closure[f"v{number}"] = value.default_factory
-        elif kind[1] == _FIXED:
-            closure[f"v{number}"] = value.default
-    cells = tuple(CellType(closure[name]) for name in shared.co_freevars)
-    code = _renamed(shared, {f"p{number}": name for number, name in enumerate(values)})
-    method = FunctionType(code, _names_of_module(cls), "__init__", None, cells)
-    given = [(name, value) for name, value in values.items() if _is_given(value)]
-    with_default = [(name, value) for name, value in given if _has_default(value)]
-    method.__defaults__ = tuple(_parameter(value) for _, value in with_default if not _is_keyword(value))
-    method.__kwdefaults__ = {name: _parameter(value) for name, value in with_default if _is_keyword(value)}
-    types = {name: kind for base in reversed(cls.__mro__) for name, kind in get_annotations(base).items()}
-    method.__annotations__ = {name: types[name] for name, _ in given} | {"return": None}
-    return method
-
-
-_UNSET, _SET, _EITHER, _ALWAYS, _FIXED = "unset", "set", "made unless given", "made", "fixed"
-_MADE: Final = (_EITHER, _ALWAYS)
-"""What a constructor does with a field: nothing, or it sets the parameter, what a factory makes, or a default that is no parameter."""
-
-
-def _kind(value: Any, *, has_slots: bool) -> tuple[str, str]:
-    """The kind of the parameter, and what is done with the field."""
-    parameter = "none" if not _is_given(value) else "keyword" if _is_keyword(value) else "positional"
-    if isinstance(value, Field) and value.default_factory is not MISSING:
-        return parameter, _EITHER if value.init else _ALWAYS
-    if parameter != "none":
-        return parameter, _SET
-    return parameter, _FIXED if has_slots and value.default is not MISSING else _UNSET
-
-
-@cache
-def _constructor_code(kinds: tuple[tuple[str, str], ...], *, frozen: bool, continues: bool) -> CodeType:
-    """The code for fields of these kinds, named by their number: `p0` is a parameter and attribute, `v0` its default or factory."""
-    assignment = "__set__(self,'p{0}',{1})" if frozen else "self.p{0}={1}"
-    texts = {
-        _SET: "p{0}",
-        _EITHER: "v{0}() if p{0} is __given__ else p{0}",
-        _ALWAYS: "v{0}()",
-        _FIXED: "v{0}",
-    }
-    body = [
-        assignment.format(number, texts[done].format(number))
-        for number, (_, done) in enumerate(kinds)
-        if done != _UNSET
-    ]
-    if continues:
-        body.append("self.__post_init__()")
-    parameters = {
-        of: [f"p{number}" for number, (kind, _) in enumerate(kinds) if kind == of]
-        for of in ("positional", "keyword")
-    }
-    star = ["*"] if parameters["keyword"] else []
-    named = ", ".join(["self", *parameters["positional"], *star, *parameters["keyword"]])
-    free = ["__set__", "__given__", *(f"v{number}" for number in range(len(kinds)))]
-    code: CodeType = _function(named, body, dict.fromkeys(free), {}).__code__
-    return code
-
-
-def _renamed(code: CodeType, names: Mapping[str, str]) -> CodeType:
-    def named(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(names.get(value, value) if isinstance(value, str) else value for value in values)
-
-    return code.replace(
-        co_name="__init__",
-        co_varnames=named(code.co_varnames),
-        co_consts=named(code.co_consts),
-        co_names=named(code.co_names),
-    )
-
-
-def _parameter(value: Any) -> Any:
-    """The default of a parameter."""
-    default = _default(value)
-    return _GIVEN if default is MISSING else default
-
-
 # ------------------------------------------------------------------------------------------------------ compiled methods
 
 
-def _names_of_module(cls: type) -> dict[str, Any]:
-    module = sys.modules.get(cls.__module__)
-    return {} if module is None else vars(module)
-
-
-def _function(
-    parameters: str, body: list[str], names: dict[str, Any], module: dict[str, Any]
-) -> Callable[..., Any]:
-    """A function of a module. `names` are those of the body that are neither parameters nor built in."""
-    lines = "\n  ".join(body or ["pass"])
-    text = f"def outer({', '.join(names)}):\n def method({parameters}):\n  {lines}\n return method"
-    made: dict[str, Any] = {}
-    exec(text, module, made)  # noqa: S102 - made of the names of fields
-    method: Callable[..., Any] = made["outer"](**names)
-    return method
-
-
 def _compiled(cls: type, parameters: str, body: list[str]) -> Callable[..., Any]:
-    return _function(parameters, body, {}, _names_of_module(cls))
+    return function_of(parameters, body, {}, names_of_module(cls))
 
 
 def _repr(cls: Any) -> Callable[..., Any]:

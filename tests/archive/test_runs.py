@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.archive import runs
+from headrace.archive.run_file import RunFile
 from headrace.archive.runs import AT, FATE, POSITION, Finished, RunWriter
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.float64()), ("k", pa.string())])
@@ -64,11 +65,33 @@ def test_rows_out_of_order_are_kept_only_until_they_fill_a_run() -> None:
     assert [[run[1].rows for run in given_up] for given_up in found] == [[], [4], [], [2]]
 
 
+def test_the_first_null_of_a_column_ends_a_run_and_no_reader_sees_which_run_has_one() -> None:
+    schema = pa.schema([("x", pa.int64()), ("k", pa.string())])
+    batches = [([1, 2], ["a", "b"]), ([3, 4], ["c", "d"]), ([5, None], ["e", "f"]), ([6, 7], ["g", None])]
+    batches += [([8, None], ["h", None])]
+    writer, made = RunWriter(schema), []
+    for number, (x, k) in enumerate(batches):
+        at = np.arange(2, dtype=np.int64) + 10 * number
+        made += writer.add([pa.array(x, pa.int64()), pa.array(k)], at, at, None)
+    made += writer.finish()
+    assert [facts.rows for _, facts in made] == [4, 2, 4]
+    files = [RunFile.of(run) for run, _ in made]
+    levels = [
+        [column.max_definition_level for column in map(one.file.schema.column, range(2))] for one in files
+    ]
+    assert levels == [[0, 0], [1, 0], [1, 1]]
+    read = pa.concat_tables([one.read() for one in files])  # which takes equal schemas alone
+    assert read.column("x").to_pylist() == [1, 2, 3, 4, 5, None, 6, 7, 8, None]
+    assert [read.schema.field(name).nullable for name in ("x", "k", POSITION)] == [True, True, False]
+    parts = [batch for one in files for batch in one.batches(100, ["k"])]
+    assert pa.Table.from_batches(parts).column("k").to_pylist() == read.column("k").to_pylist()
+
+
 def test_columns_of_the_archive_have_no_levels_and_positions_no_bounds() -> None:
     ((run, _),) = write([[1, 2, 3]], full=1)[0]
     file = pq.ParquetFile(pa.BufferReader(run))
     levels = {column.name: column.max_definition_level for column in map(file.schema.column, range(6))}
-    assert levels == {"x": 1, "y": 1, "k": 1, POSITION: 0, FATE: 0, AT: 0}
+    assert levels == {"x": 0, "y": 0, "k": 0, POSITION: 0, FATE: 0, AT: 0}
     group = file.metadata.row_group(0)
     bounded = {group.column(index).path_in_schema for index in range(6) if group.column(index).is_stats_set}
     assert bounded == {"x", AT}

@@ -289,7 +289,8 @@ LOADED = """
 import json, sys
 from headrace.cli.main import main
 code = main(["run", sys.argv[1], "--once", "--engine", "local"])
-print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+from headrace.constructors import constructor_code
+print(json.dumps([code, sorted(sys.modules), constructor_code.cache_info().misses]), file=sys.stderr)
 """
 
 
@@ -303,20 +304,22 @@ def test_a_run_on_the_local_engine_loads_few_modules(tmp_path: Path) -> None:
         text=True,
         timeout=100,
     )
-    code, loaded = json.loads(done.stderr.splitlines()[-1])
+    code, loaded, compiled = json.loads(done.stderr.splitlines()[-1])
     assert code == 0
+    assert compiled <= 8
     others = {name.partition(".")[0] for name in loaded}
     assert not others & {"pandas", "pyspark", "py4j", "fastapi", "starlette", "uvicorn", "matplotlib"}
     assert "headrace.reference" not in loaded
+    assert not {"ssl", "pyarrow.parquet"} & set(loaded)
     assert not [
         name
         for name in loaded
         if name.startswith(("headrace.server.app", "headrace.planner.explain.diagram"))
     ]
-    assert not others & {"asyncio", "difflib"}
+    assert not others & {"asyncio", "difflib", "threadpoolctl"}
     assert not [name for name in loaded if name.startswith("headrace.operators.row_windows.")]
-    assert sum(name.startswith("headrace") for name in loaded) <= 626
-    assert len(loaded) <= 911
+    assert sum(name.startswith("headrace") for name in loaded) <= 627
+    assert len(loaded) <= 898
 
 
 SYNCED = """

@@ -28,6 +28,7 @@ CLEAN: frozenset[str] = frozenset(
         "catalog",
         "cli",
         "connectors",
+        "constructors.py",
         "dataclass.py",
         "errors.py",
         "examples",

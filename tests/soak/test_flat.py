@@ -1,8 +1,13 @@
-"""Many small epochs in one process: the last cost what the first did. Plotted to `.soak/flat.svg` where matplotlib is installed."""
+"""Many small epochs in one process: the last cost what the first did.
+
+Where matplotlib is installed, the page and its picture are the files `flat` in `benchmarks/results`; with other work on the machine, in `.bench/results`.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
+import os
 import resource
 import sys
 import time
@@ -13,13 +18,13 @@ import numpy as np
 import pytest
 
 from benchmarks.charts import Curve, Curves, Grid
+from benchmarks.thresholds import Ratio
 from headrace.runtime.hub.opening import open_hub
 from tests.runtime.epoch.test_collecting import OLD_HOME, push
 from tests.runtime.epoch.work import disk_calls
 from tests.runtime.rig import faults_once_tidy
 
 EPOCHS, PARTS = 20_000, 100
-PLOTS = Path(__file__).parents[2] / ".soak"
 JUDGED = {
     "disk calls an epoch": 1.1,
     "bytes read and written an epoch": 1.2,
@@ -37,6 +42,7 @@ JUDGED = {
 def test_the_last_of_many_epochs_costs_what_the_first_did(tmp_path: Path) -> None:
     """Counts of disk calls, bytes, files, objects and memory; times and processor time are plotted, and not judged."""
     parts: list[dict[str, float]] = []
+    load = os.getloadavg()[0]
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(OLD_HOME)
         engine, pushed = hub.loop.engine, 0
@@ -72,18 +78,22 @@ def test_the_last_of_many_epochs_costs_what_the_first_did(tmp_path: Path) -> Non
                         "thousands of memory blocks": sys.getallocatedblocks() / 1000,
                     }
                 )
-        plot(parts)
         assert faults_once_tidy(hub) == []
     early, late = parts[PARTS // 20 : PARTS // 4], parts[-PARTS // 5 :]
-    for name, most in JUDGED.items():
-        assert max(part[name] for part in late) <= most * max(part[name] for part in early), (name, parts)
+    ratios = [
+        Ratio(name, max(part[name] for part in late) / max(part[name] for part in early), most, at_most=True)
+        for name, most in JUDGED.items()
+    ]
+    write(parts, ratios, load)
+    assert all(ratio.passed for ratio in ratios), (ratios, parts)
 
 
-def plot(parts: list[dict[str, float]]) -> None:
-    """One picture of all measurements by the number of the epoch."""
+def write(parts: list[dict[str, float]], ratios: list[Ratio], load: float) -> None:
+    """The page, with one picture of all measurements by the number of the epoch; `load` is that before the epochs."""
     if find_spec("matplotlib") is None:
         return
-    from benchmarks.plot import svg
+    from benchmarks.__main__ import keep
+    from benchmarks.report import Report
 
     epochs = [part["epoch"] for part in parts]
     charts = [
@@ -91,5 +101,17 @@ def plot(parts: list[dict[str, float]]) -> None:
         for name in parts[0]
         if name != "epoch"
     ]
-    PLOTS.mkdir(exist_ok=True)
-    (PLOTS / "flat.svg").write_text(svg(Grid("An epoch by its age", charts)))
+    table = [
+        {name: round(value, 2) if value % 1 else int(value) for name, value in part.items()}
+        for part in parts[PARTS // 20 - 1 :: PARTS // 20]
+    ]
+    title = f"An epoch by its age: {EPOCHS:,} epochs of 8 rows in one process"
+    notes = [
+        (
+            "The greatest of the last fifth of the epochs to the greatest from the first twentieth to the first quarter. "
+            "Times and processor time are shown, and not judged."
+        )
+    ]
+    picture = Grid("An epoch by its age", charts)
+    page = Report("flat", title, table, ratios, (), "", notes, picture=picture)
+    keep(page, dt.datetime.now(tz=dt.UTC).date().isoformat(), load, anyway=True)

@@ -9,13 +9,16 @@ import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.archive.runs import JOINED, ROWS, SHARES
 from headrace.dataclass import dataclass
 from headrace.time import BEGINNING, FOREVER, Instant
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Prefixes:
         file: pa.Buffer, own: Sequence[int] | None = None, footer: pq.FileMetaData | None = None
     ) -> Prefixes:
         """The prefixes of a run, from its footer; of a run that is joined with others, `own` are its row groups."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
+
         footer = pq.read_metadata(pa.BufferReader(file)) if footer is None else footer
         count = footer.num_row_groups
         metadata = footer.metadata or {}

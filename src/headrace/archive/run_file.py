@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.archive import runs
 from headrace.dataclass import dataclass
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class RunFile:
     @staticmethod
     def of(data: pa.Buffer, footer: pq.FileMetaData | None = None) -> RunFile:
         """Open a run; with its footer, if that was read before."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
+
         return RunFile(pq.ParquetFile(pa.BufferReader(data), metadata=footer))
 
     @property
@@ -37,13 +42,17 @@ class RunFile:
         """Columns of some row groups; by default all."""
         names = None if columns is None else list(columns)
         if groups is None:
-            return self.file.read(names, use_threads=False)
-        return self.file.read_row_groups(list(groups), names, use_threads=False)
+            return _as_read(self.file.read(names, use_threads=False))
+        return _as_read(self.file.read_row_groups(list(groups), names, use_threads=False))
 
     def batches(
         self, rows: int, columns: Sequence[str], groups: Sequence[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The same in batches of at most so many rows."""
-        yield from self.file.iter_batches(
-            rows, None if groups is None else list(groups), list(columns), use_threads=False
-        )
+        numbers = None if groups is None else list(groups)
+        for batch in self.file.iter_batches(rows, numbers, list(columns), use_threads=False):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=runs.with_nullable(batch.schema))
+
+
+def _as_read(table: pa.Table) -> pa.Table:
+    return pa.Table.from_arrays(table.columns, schema=runs.with_nullable(table.schema))

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.dataclass import dataclass
 from headrace.time import BEGINNING
@@ -31,6 +30,7 @@ POSITION: Final = "__position"
 AT: Final = "__at"
 FATE: Final = "__fate"
 BLOCK: Final = "__block"
+_OURS: Final = (POSITION, AT, FATE, BLOCK)
 SHARES: Final = "headrace.shares"
 ROWS: Final = "headrace.rows"
 JOINED: Final = "headrace.joined"
@@ -76,6 +76,8 @@ class RunWriter:
     """A run is full when it holds so much, whatever its rows."""
     buffered: int = 0
     """Bytes of `batches`."""
+    with_nulls: set[str] = field(default_factory=set)
+    """Columns that have had a NULL: all others are written as columns that have none, a sixth faster."""
 
     @property
     def held(self) -> int:
@@ -115,10 +117,19 @@ class RunWriter:
             self.row_count += len(at)
             self.buffered += table.nbytes + at.nbytes + position.nbytes + draw.nbytes
             return self._sorted() if self._is_full(self.row_count) else []
+        return self._in_order(table, at)
+
+    def _in_order(self, table: pa.Table, at: Ints) -> list[Finished]:
+        """Append rows to the run of those in order; the runs that became full, or cannot have the first NULL of a column."""
+        nulls = {name for name in table.schema.names if table.column(name).null_count}
+        done = [] if nulls <= self.with_nulls else self._ended()
+        self.with_nulls |= nulls
+        fields = [field.with_nullable(field.name in self.with_nulls) for field in table.schema]
+        table = pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
         if self.ordered is None:
             self.ordered = RunEncoder(table.schema)
         self.ordered.write(table, at)
-        return self._ended() if self._is_full(self.ordered.rows) else []
+        return [*done, *(self._ended() if self._is_full(self.ordered.rows) else [])]
 
     def finish(self) -> list[Finished]:
         """The runs that were not full: none, one or two."""
@@ -180,10 +191,17 @@ def joined(schema: pa.Schema, groups: Iterable[tuple[pa.Table, float | None]]) -
     return run.close({JOINED: json.dumps(shares)})[0]
 
 
+def with_nullable(schema: pa.Schema) -> pa.Schema:
+    """The schema of rows as they are read: whether a file has a NULL in a column of the stream does not show."""
+    return pa.schema([field if field.name in _OURS else field.with_nullable(True) for field in schema])
+
+
 class RunEncoder:
     """One unfinished Parquet file; tables are appended in time order."""
 
     def __init__(self, schema: pa.Schema) -> None:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
+
         self._out = pa.BufferOutputStream()
         packed = [field.name for field in schema if _is_packed(field.type)]
         doubles = [field.name for field in schema if pa.types.is_floating(field.type)]

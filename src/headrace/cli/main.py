@@ -27,7 +27,8 @@ _Action: TypeAlias = Callable[[argparse.Namespace], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit code."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser(given[0] if given else "").parse_args(given)
     try:
         code: int = options.action(options)
         sys.stdout.flush()
@@ -75,8 +76,8 @@ if TYPE_CHECKING:
     _Commands: TypeAlias = argparse._SubParsersAction[_Parser]  # noqa: SLF001 - its only name
 
 
-def parser() -> argparse.ArgumentParser:
-    """All commands with their options."""
+def parser(only: str = "") -> argparse.ArgumentParser:
+    """All commands with their options; where `only` names a command, that one alone."""
     top = _Parser(
         prog="headrace",
         description="Standing queries over live streams and their archives, on Spark.",
@@ -84,14 +85,18 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"headrace {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    _add_demo(commands)
-    _add_run(commands)
-    _add_shell(commands)
-    _add_fetch(commands)
-    _add_explain(commands)
-    _add_check(commands)
-    _add_serve(commands)
-    _add_token(commands)
+    adding = {
+        "demo": _add_demo,
+        "run": _add_run,
+        "shell": _add_shell,
+        "fetch": _add_fetch,
+        "explain": _add_explain,
+        "check": _add_check,
+        "serve": _add_serve,
+        "token": _add_token,
+    }
+    for add in (adding[only],) if only in adding else adding.values():
+        add(commands)
     return top
 
 

@@ -58,7 +58,7 @@ class ScriptRun:
         self._screen.several = queries + sum(isinstance(statement, _TABLES) for statement in statements) > 1
         done = self._carry_out(statements)
         if self._options.once:
-            done = done and self._hub.catch_up(self._stop.proceed)
+            done = done and self._hub.catch_up(self._stop.proceed, last=not self._persistent)
             if done:
                 self._answer()
         elif done:

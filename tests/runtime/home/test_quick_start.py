@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 
@@ -67,6 +68,46 @@ text = NumpyDocString(pc.SumOptions.__doc__ if hasattr(pc, "SumOptions") else pc
 assert [item.name for item in text["Parameters"]] == ["skip_nulls", "min_count"]
 print("both")
 """
+
+
+NUMPY_WITHOUT_HELP_TEXTS = """
+import sys
+from headrace.runtime.home.quick_start import importing, matrices_have_one_thread
+
+with importing():
+    import numpy as np
+assert np.array.__doc__ is None and np.ndarray.sum.__doc__ is None
+assert np.unique.__doc__ and np.add.__doc__
+assert np.array([[1, 2], [3, 4]]).sum(axis=0).tolist() == [4, 6]
+assert np.ma.masked_array([1, 2], mask=[True, False]).sum() == 2
+import numpy.polynomial, numpy.random, pandas
+assert pandas.Series([1.5]).sum() == 1.5
+import numpy._core._add_newdocs, numpy._core._add_newdocs_scalars
+assert np.array.__doc__ and np.ndarray.sum.__doc__ and "64" in np.int64.__doc__
+from threadpoolctl import threadpool_info
+assert matrices_have_one_thread() and [pool["num_threads"] for pool in threadpool_info()] == [1]
+print("both")
+"""
+
+MATRICES_WITH_THREADS = """
+import os, numpy
+os.environ.pop("OPENBLAS_NUM_THREADS", None)
+from headrace.runtime.home.quick_start import importing, matrices_have_one_thread
+
+with importing():
+    pass
+assert not matrices_have_one_thread()
+print("both")
+"""
+
+
+@pytest.mark.parametrize("program", [NUMPY_WITHOUT_HELP_TEXTS, MATRICES_WITH_THREADS])
+def test_numpy_is_complete_without_help_texts_and_has_one_thread_if_it_is_loaded_in_the_block(
+    program,
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert (done.stdout, done.returncode) == ("both\n", 0), done.stderr
 
 
 @pytest.mark.parametrize(

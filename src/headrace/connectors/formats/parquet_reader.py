@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.connectors.formats.typed_columns import fitted, matched
 from headrace.connectors.records.chunk import Chunk, WholeFile
@@ -19,6 +18,9 @@ from headrace.operators.base.batch import EventTimes
 from headrace.operators.base.group_codes import Ints, as_int64, flat
 from headrace.schema import Field, Schema
 from headrace.time import Instant
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 BATCH: Final = 1 << 18
 _ALONE: Final = 1 << 16
@@ -50,7 +52,7 @@ def chunks(
     """The rows of the record's row groups, `BATCH` at a time, with the columns asked for, or all but the one that is `put_off`."""
     first = 0
     try:
-        source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        source = _opened(file)
         groups = list(range(record.start, source.num_row_groups if record.end == WHOLE else record.end))
         metadata = source.metadata
         rows = lambda: sum(metadata.row_group(group).num_rows for group in groups)  # noqa: E731
@@ -72,9 +74,15 @@ def chunks(
         ) from problem
 
 
+def _opened(file: BinaryIO) -> pq.ParquetFile:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only where a file is read
+
+    return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+
+
 def instants_of(file: BinaryIO, group: int, column: str) -> Ints:
     """A column of instants of one row group, in microseconds, by the name of the stream's column."""
-    source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    source = _opened(file)
     name = next(name for name in source.schema_arrow.names if name.lower() == column.lower())
     table = source.read_row_group(group, columns=[name], use_threads=False)
     return as_int64(flat(table.column(0).cast(pa.timestamp("us"))))

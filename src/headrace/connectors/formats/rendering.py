@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.errors import UserError, did_you_mean
 from headrace.operators.base.group_codes import flat
@@ -37,6 +36,8 @@ def render(table: pa.Table, style: str) -> bytes:
     if style not in FORMATS:
         raise UserError(f"there is no format '{style}'", remedy=did_you_mean(style, FORMATS))
     if style == "parquet":
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
+
         out = pa.BufferOutputStream()
         pq.write_table(table, out)
         return bytes(out.getvalue())

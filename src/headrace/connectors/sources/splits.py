@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.connectors.formats.arrow_reader import MAGIC
 from headrace.connectors.formats.text_lines import is_divisible
@@ -50,6 +49,8 @@ def _bytes(path: str, size: int, options: Mapping[str, str]) -> Iterator[Range]:
 
 def _row_groups(path: str) -> list[Range]:
     """Ranges of neighbouring row groups, each of about a piece."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
+
     footer = pq.read_metadata(path)
     groups: list[Range] = []
     start = weight = rows = 0

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from threadpoolctl import ThreadpoolController
-
+from headrace.runtime.home.quick_start import matrices_have_one_thread
 from headrace.runtime.messages.exchange_blob import ScanBlob
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.tasks.levels import run_states
 from headrace.runtime.tasks.scan.scan_task import scan_blobs
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 
 class Executor(Protocol):
@@ -72,8 +75,15 @@ class Executor(Protocol):
 
 @cache
 def _thread_pools() -> ThreadpoolController:
-    """The thread pools of the libraries that numpy has loaded by now."""
+    """The thread pools of the libraries that numpy has loaded by now: all libraries of the process are looked at."""
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - a short command has loaded numpy with one thread
+
     return ThreadpoolController()
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """A block in which products of matrices have one thread."""
+    return nullcontext() if matrices_have_one_thread() else _thread_pools().limit(limits=1, user_api="blas")
 
 
 class LocalExecutor:
@@ -88,7 +98,7 @@ class LocalExecutor:
         Matrix products have one thread, as in Spark's workers: more of them wait for each other actively where cores are few.
         """
         inbox: dict[int, list[ScanBlob]] = {state.task: [] for state in states}
-        with _thread_pools().limit(limits=1, user_api="blas"):
+        with _one_thread():
             for scan in scans:
                 for task, blob in scan_blobs(pickle.loads(pickle.dumps(scan))):
                     inbox[task].append(blob)

@@ -15,11 +15,18 @@ from headrace.adaptive.settling.settled_order import ChoiceTime
 from headrace.catalog.catalog import Catalog
 from headrace.dataclass import dataclass
 from headrace.operators.base.query_failures import QueryFailure
+from headrace.overload.memory import Limits
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.observe import scans_of
-from headrace.runtime.epoch.task_orders import TaskMessages, scan_messages, state_messages, upper_levels
+from headrace.runtime.epoch.task_orders import (
+    TaskMessages,
+    reads_rows_once,
+    scan_messages,
+    state_messages,
+    upper_levels,
+)
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.run_cache import keep_received_results
 from headrace.runtime.ingest.level_input import Due, LevelInput
@@ -36,7 +43,7 @@ from headrace.runtime.plan.adaptive.spilled_rows import with_spill_counts
 from headrace.runtime.plan.adaptive.split_keys import SplitKeys
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
-from headrace.runtime.progress.participants import Pauses, participants
+from headrace.runtime.progress.participants import Pauses, backfilling, participants
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.repair.repair_facts import held
 from headrace.runtime.tasks.state.emission_limits import least
@@ -115,6 +122,10 @@ class Rounds:
     plan: EpochPlan = field(default_factory=EpochPlan)
     saved: SavedPlan = NO_PLAN
     """The plan that is in force, its catalog and its files; the home's catalog may have later queries."""
+    is_last: bool = False
+    """The home is deleted after the epochs to come, and no statement follows."""
+    _has_gaps: bool = False
+    """Rows were not archived."""
     _pauses: Pauses = field(default_factory=Pauses)
     _due: Due = field(default_factory=Due)
     _filter_orders: FilterOrders = field(default_factory=FilterOrders)
@@ -160,6 +171,7 @@ class Rounds:
 
     def run(self, manifest: Manifest, work: EpochWork) -> Epoch:
         """Run an epoch; operators that fail above the first level are left out of all of it."""
+        assert not (self._has_gaps and work.is_replay), "rows that a query reads were not archived"
         work = held(manifest, self.plan, work)
         while True:
             epoch = self.begin(manifest, work)
@@ -209,6 +221,9 @@ class Rounds:
     def messages(self, manifest: Manifest, epoch: Epoch | None = None) -> TaskMessages:
         """The common part of the messages of a new execution after a manifest, in an epoch or by itself."""
         self._executions += 1
+        once = self.is_last and self.memory.limits == Limits() and reads_rows_once(self.plan)
+        archives = not once or bool(backfilling(self.plan, manifest))
+        self._has_gaps |= not archives
         return TaskMessages(
             str(self.home.store.root),
             self.saved.name,
@@ -218,6 +233,7 @@ class Rounds:
             f"{manifest.incarnation}.{self._executions}",
             "" if epoch is None else epoch.execution,
             self.home.store.synced,
+            archives,
         )
 
     def _rewrites(self, epoch: Epoch) -> bool:

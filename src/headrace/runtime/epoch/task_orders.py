@@ -10,6 +10,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage, StateMessage, UpperLevels
+from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.plan.adaptive.join_caches import join_caches
 from headrace.runtime.plan.adaptive.join_orders import join_orders
@@ -31,7 +32,7 @@ from headrace.time import BEGINNING
 class TaskMessages:
     """The common part of an epoch's messages: the home's folder, the plan and its file, and the previous manifest.
 
-    `began` is the manifest that the epoch began with; `execution`, `after` and `synced` as in `StateMessage`.
+    `began` is the manifest that the epoch began with; `execution`, `after` and `synced` as in `StateMessage`, `archives` as in `ScanMessage`.
     """
 
     root: str
@@ -42,11 +43,27 @@ class TaskMessages:
     execution: str = ""
     after: str = ""
     synced: bool = True
+    archives: bool = True
 
     @property
     def epoch(self) -> int:
         """The epoch's number, in each of its rounds."""
         return self.began.epoch + 1
+
+
+def reads_rows_once(plan: EpochPlan) -> bool:
+    """Whether no operator reads the archive, nor another one that the plan may put in its place while it runs.
+
+    Not for joins, nor for queries over queries or in samples, whose plans change with what is measured; nor where an archive has parts, or copies of them.
+    """
+    operators = all(
+        one.operator.on_request is None
+        and one.operator.stream in plan.streams
+        and plan.streams[one.operator.stream].using not in (union_streams.USING, derived_streams.USING)
+        and (one.channel, one.revisions, one.quality) == ("rows", None, None)
+        for one in plan.planned.values()
+    )
+    return operators and all(stream.blocks == 1 and not stream.reducers for stream in plan.streams.values())
 
 
 def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int) -> list[ScanMessage]:
@@ -84,6 +101,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             split_keys(manifest),
             bytes_for_archive(orders.began, work.tasks(cores)),
             synced=orders.synced,
+            archives=orders.archives,
         )
         for task, splits in enumerate(together(balanced(work.splits, cores, work.tasks(cores)), deduplicated))
     ]

@@ -3,14 +3,14 @@ that imports neither pandas nor masked arrays.
 
 Cycles are not collected: modules are no garbage. Arrow does not import pandas, which it would with the first array, to recognise
 series: it takes as long as numpy and Arrow together; nor masked arrays, to recognise these. It makes no help texts of the options of its
-functions, which takes half of the time of their import. numpy's library for matrices starts no threads, as in Spark's workers.
+functions, which takes half of the time of their import. numpy gets no help texts either, a sixth of its import. Its library for matrices starts no threads, as in Spark's workers.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -19,49 +19,56 @@ from typing import Any, Final
 
 from headrace.runtime.home.gc_control import collector_disabled, freeze_modules
 
-_HELP: Final = "pyarrow.vendored.docscrape"
-"""The module with which Arrow reads the help texts of its options."""
+_HELP: Final = {
+    "pyarrow.vendored.docscrape": {"NumpyDocString": lambda _: {"Parameters": ()}},
+    "numpy._core._add_newdocs": {},
+    "numpy._core._add_newdocs_scalars": {},
+}
+"""Modules that only make help texts, and what others take from them: Arrow reads those of its options, numpy adds those of what is written in C."""
+_ONE_THREAD: Final = "OPENBLAS_NUM_THREADS"
 
 
 @contextmanager
 def importing() -> Iterator[None]:
     """A block that imports; what it has loaded is never traversed for garbage."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if "numpy" not in sys.modules:
+        os.environ.setdefault(_ONE_THREAD, "1")
     with collector_disabled(True), _no_help_texts():
         yield
         freeze_modules()
 
 
+def matrices_have_one_thread() -> bool:
+    """Whether numpy's library for matrices was loaded with one thread."""
+    return os.environ.get(_ONE_THREAD) == "1"
+
+
 @contextmanager
 def _no_help_texts() -> Iterator[None]:
-    """A block in which Arrow, if it is imported there, finds no parameters in help texts; its functions and their signatures are complete."""
-    finder, known = _NoHelpTexts(), _HELP in sys.modules
+    """A block in which numpy and Arrow, if they are imported there, have no help texts; their functions and signatures are complete."""
+    finder, unknown = _NoHelpTexts(), _HELP.keys() - sys.modules.keys()
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
-        if not known:  # whoever else reads help texts imports the real module
-            sys.modules.pop(_HELP, None)
+        for name in unknown:  # whoever else reads help texts imports the real module
+            sys.modules.pop(name, None)
 
 
 class _NoHelpTexts:
-    """A finder and loader of a module that finds no parameters in any text."""
+    """A finder and loader of modules in place of those that make help texts."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
-        """The module in place of the one that reads help texts; all else is left to other finders."""
-        return ModuleSpec(name, self) if name == _HELP else None  # type: ignore[arg-type]
+        """The module in place of one that makes help texts; all else is left to other finders."""
+        return ModuleSpec(name, self) if name in _HELP else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
         """As usual."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Its one function."""
-        module.NumpyDocString = _without_parameters  # type: ignore[attr-defined]
-
-
-def _without_parameters(text: str) -> Mapping[str, Sequence[Any]]:  # noqa: ARG001
-    return {"Parameters": ()}
+        """Its functions, if it has any."""
+        vars(module).update(_HELP[module.__name__])
 
 
 class _NoPandas:

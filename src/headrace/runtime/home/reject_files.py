@@ -7,7 +7,6 @@ from dataclasses import field
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
@@ -52,6 +51,8 @@ def read_rejects(store: Store, file: str, part: int | None, rows: int) -> pa.Tab
     first, begin, skipped, groups = part or 0, 0, 0, list[int]()
     content = pa.BufferReader(store.map(file))
     try:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
+
         opened = pq.ParquetFile(content)
         for number in range(opened.num_row_groups):
             end = begin + opened.metadata.row_group(number).num_rows
@@ -99,5 +100,7 @@ def encode_query_rejects(rejected: Sequence[Rejected]) -> pa.Buffer:
 
 def _parquet(table: pa.Table) -> pa.Buffer:
     out = pa.BufferOutputStream()
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
+
     pq.write_table(table, out, row_group_size=GROUP, compression="lz4")
     return out.getvalue()

@@ -263,13 +263,15 @@ class Hub(Pipeline):
             rows_of[name] = visible(rows, query, changes=True)
         return rows_of
 
-    def catch_up(self, proceed: Callable[[], bool] = lambda: True) -> bool:
+    def catch_up(self, proceed: Callable[[], bool] = lambda: True, *, last: bool = False) -> bool:
         """Consume all input that is there now; False when `proceed` returned False before that.
 
-        Rows that arrive meanwhile may wait for the next call, so this ends also on sources that never end.
+        Rows that arrive meanwhile may wait for the next call, so this ends also on sources that never end. `last`: the home is
+        deleted after this, and no statement follows; rows that no query reads again are not archived.
         """
         self.require_open()
         self.frames.drain()
+        self.loop.engine.rounds.is_last = last
         return self.loop.catch_up(proceed)
 
     def finish(self, *, seal: bool = False) -> dict[str, pa.Table]:

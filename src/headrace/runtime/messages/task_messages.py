@@ -163,6 +163,8 @@ class ScanMessage(Message):
     """What the task's archive writers may buffer; None: a few batches, and two files."""
     synced: bool = True
     """Whether durable files are synced: not those of a temporary home."""
+    archives: bool = True
+    """Whether rows are archived: not where no query will read them again."""
 
 
 @dataclass(frozen=True, slots=True)

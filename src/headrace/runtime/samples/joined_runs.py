@@ -124,7 +124,7 @@ class Joiner:
         """Write one file with all row groups of some entries; the entries that name it."""
         store = self.home.store
         opened = {file: Prefixes.of(store.map(file)) for entry in entries for file in entry.files}
-        schema = next(iter(opened.values())).footer.schema.to_arrow_schema().remove_metadata()
+        schema = runs.with_nullable(next(iter(opened.values())).footer.schema.to_arrow_schema())
 
         def groups() -> Iterator[tuple[pa.Table, float | None]]:
             for file, prefixes in opened.items():

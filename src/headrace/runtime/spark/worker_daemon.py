@@ -25,6 +25,7 @@ from headrace.runtime.spark.nursery import NURSE, NURSERY
 _STANDARD: Final = (0, 1, 2)
 PUT_OFF: Final = (
     "pandas",
+    "pyarrow.parquet",
     "headrace.operators.aggregates.group_comparisons",
     "headrace.operators.aggregates.synopsis_aggregates",
     "headrace.operators.query_index.boxes.box_factors",

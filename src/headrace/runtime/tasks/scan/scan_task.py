@@ -261,7 +261,7 @@ class _ScanTask:
         )
 
     def _archiving(self, definition: StreamDefinition, columns: Sequence[str]) -> Archiving | None:
-        if not self._is_copied(definition):
+        if not (self._message.archives and self._is_copied(definition)):
             return None
         fields = [definition.schema.arrow().field(column) for column in columns]
         new_run = partial(file_names.archive_run, definition.name, self._message.epoch, self._message.task)
