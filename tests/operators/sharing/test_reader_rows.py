@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import Column, Expression, Named
 from headrace.algebra.query import Aggregate, Filter, Project, Query, Windowed
-from headrace.algebra.windows.window import TimeRange, Unbounded
+from headrace.algebra.windows.window import Rows, TimeRange
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import QUERY_NUMBER, Operator
 from headrace.operators.base.union_positions import placed
@@ -55,9 +55,9 @@ OF_SIDE = (
 
 
 def asked(kind: str, where: Expression | None, length: int, failing: bool) -> Query:
-    """A query of a family: of rows, of groups, or of one group."""
+    """A query of a family: of rows, of groups, of one group, or of the last rows, which stores those that WHERE drops too."""
     source = SCAN if where is None else Filter(SCAN, where)
-    window = Windowed(source, "s", TimeRange(length * TICK) if length else Unbounded())
+    window = Windowed(source, "s", Rows(length) if kind == "last" else TimeRange(length * TICK))
     value = some.call("div", literal(6, BIGINT), column("x"), kind=BIGINT) if failing else column("x")
     if kind == "rows":
         return Query(Project(window, (Named("k", column("k")), Named("v", value))), "relation")
@@ -69,7 +69,7 @@ def asked(kind: str, where: Expression | None, length: int, failing: bool) -> Qu
 
 @st.composite
 def families(draw: st.DrawFn) -> list[Operator]:
-    kind, failing = draw(st.sampled_from(("rows", "groups", "one"))), draw(st.booleans())
+    kind, failing = draw(st.sampled_from(("rows", "groups", "one", "last"))), draw(st.booleans())
     one = st.builds(asked, st.just(kind), st.sampled_from(WHERE), st.integers(1, 3), st.just(failing))
     queries = draw(st.lists(one, min_size=2, max_size=5))
     return [lower(f"q{index + 3}", query, f"q{index + 3}") for index, query in enumerate(queries)]

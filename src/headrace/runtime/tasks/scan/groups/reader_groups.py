@@ -1,4 +1,4 @@
-"""Groups of operators that read streams of their own and are scanned together: queries of a family over the results of other queries,
+"""Groups of operators that read streams of their own and are scanned together: queries of a family over results that no other query reads,
 and joins of a family that read the same source streams. Found once for a plan and the operators that take part.
 
 An operator is left out where something of its own decides which rows it gets: another channel, revisions, a sample, a stored relation.
@@ -96,25 +96,24 @@ def groups_of(index: PlanIndex) -> list[tuple[Operator, ...]]:
 
 
 def _groups(index: PlanIndex, taking_part: Participants, isolated: Collection[str]) -> ReaderGroups:
-    readers: dict[str, list[Operator]] = {}
+    readers: dict[str, Sequence[Operator]] = {}
     members: dict[object, list[Operator]] = {}
     key_of: dict[str, object] = {}
     for stream, operators in index.readers.items():
-        for operator in operators:
-            if operator.id in taking_part:
-                readers.setdefault(stream, []).append(operator)
-                key = None if operator.id in isolated else _key(index.plan, operator)
-                if key is not None:
-                    members.setdefault(key, []).append(operator)
-                    key_of[operator.id] = key
+        taking = [operator for operator in operators if operator.id in taking_part]
+        if taking:
+            readers[stream] = taking
+        for operator in taking if len(taking) == 1 else ():  # several over one stream share its scan
+            key = None if operator.id in isolated else _key(index.plan, operator)
+            if key is not None:
+                members.setdefault(key, []).append(operator)
+                key_of[operator.id] = key
     groups = {key: _group(same) for key, same in members.items() if len(same) >= LEAST}
     group_of = {id_: groups[key] for id_, key in key_of.items() if key in groups}
     unions = frozenset(
         union
         for union, of_union in readers.items()
-        if index.plan.streams[union].using == union_streams.USING
-        and len(of_union) == 1
-        and of_union[0].id in group_of
+        if index.plan.streams[union].using == union_streams.USING and of_union[0].id in group_of
     )
     of_inputs = _of_inputs(index, {union: readers[union][0] for union in unions}, group_of)
     of_results = {}
