@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from headrace.operators.base.operator import AT
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.introspection.explain import explained
+from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.runtime.plan import bound_queries
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.scan.groups import reader_groups, results_scan
@@ -34,7 +37,9 @@ FAILING_SIDES = (
     " (SELECT b.k FROM s [RANGE {n} SECONDS] AS b) GROUP BY a.k"
 )
 SHARED = "SELECT c.k, SUM(c.n) AS n FROM (SELECT k, n FROM base) AS c WHERE c.n > {n} GROUP BY c.k"
-TEXTS = (OVER_GROUPS, OVER_ROWS, MEMBERS, FAILING_SIDES, SHARED)
+OVER_WINDOWS = "SELECT k, MAX(n) AS n FROM windows{n} [RANGE {n} SECONDS] GROUP BY k"
+WINDOWS = "SELECT k, COUNT(*) AS n FROM s [RANGE {n} SECONDS SLIDE 1 SECONDS] GROUP BY k"
+TEXTS = (OVER_GROUPS, OVER_ROWS, MEMBERS, FAILING_SIDES, SHARED, OVER_WINDOWS)
 EXTENTS = (1, 2, 3, 5, 8, 9, 30)
 
 
@@ -62,6 +67,8 @@ def done_by(text: str, tasks: int, path: Path) -> list[Any]:
     rig = Rig(path, ONE_FILE)
     with rig.hub(tasks, {}) as hub:
         hub.execute("CREATE QUERY base AS SELECT k, COUNT(*) AS n FROM s [RANGE 9 SECONDS] GROUP BY k")
+        if text == OVER_WINDOWS:
+            hub.register_many({f"windows{extent}": WINDOWS.format(n=extent) for extent in (*EXTENTS, 4)})
         hub.register_many({f"m{extent}": text.format(n=extent) for extent in EXTENTS})
         for number, file in enumerate(files):
             if number == 2:
@@ -95,6 +102,17 @@ def test_together_they_do_what_they_do_one_by_one(
         assert one == other, name
 
 
+def test_results_with_late_rows_are_left_to_each_reader() -> None:
+    def made(stream: str, *times: int) -> Split:
+        return Split(stream, 7, {"shift": 1}, made=pa.table({AT: [at + 1 for at in times]}))
+
+    splits = [made("in time", 5, 6), made("late", 4, 8), made("no bound", -3)]
+    (first, last) = results_scan.in_time(splits, {"in time": 5, "late": 5})
+    assert (first.split.stream, last.split.stream) == ("in time", "no bound")
+    assert (first.at.tolist(), last.at.tolist()) == ([5, 6], [-3])
+    assert (first.position.tolist(), last.position.tolist()) == ([7 << 32, (7 << 32) + 1], [7 << 32])
+
+
 def test_the_work_of_a_group_is_shown_as_shared(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     with rig.hub(1, {f"m{extent}": MEMBERS.format(n=extent) for extent in EXTENTS}) as hub:
@@ -110,3 +128,14 @@ def test_the_work_of_a_group_is_shown_as_shared(tmp_path: Path) -> None:
             assert len(places) == 1, "what is measured of the scan is divided between all"
         states = [work for work in shown.sharing.works if work.kind == "state"]
         assert [len(work.users) for work in states] == [len(EXTENTS)] * 3
+        alone = groups[0][0].id
+        left = reader_groups.reader_groups(
+            index_of(hub.loop.engine.plan), Participants(followers=True), frozenset({alone})
+        )
+        read = {id_ for targets in left.of_inputs.values() for t in targets for id_ in ids_of(t)}
+        read |= {id_ for targets in left.of_results.values() for t in targets for id_ in ids_of(t)}
+        assert {operator.id for group in groups for operator in group} - read == {alone}
+
+
+def ids_of(target: reader_groups.Target) -> list[str]:
+    return [operator.id for operator in target.group.operators]

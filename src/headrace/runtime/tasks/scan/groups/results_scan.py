@@ -23,14 +23,14 @@ from headrace.runtime.tasks.scan.groups.reader_groups import NO_GROUPS, ReaderGr
 from headrace.runtime.tasks.scan.row_reader import position_of
 from headrace.runtime.tasks.scan.union_scan import UnionFeed
 from headrace.runtime.tasks.timing import Timed
-from headrace.time import BEGINNING
+from headrace.time import BEGINNING, Instant
 
 _LEAST: Final = 2
 """Streams that are read together, at least."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class Made:
     """Results of one stream, with the event time and position of each row."""
 
     split: Split
@@ -62,33 +62,15 @@ class ResultsScan:
         together = [split for split in splits if split.made is not None and split.stream in targets]
         if len(together) < _LEAST:
             return list(splits)
-        made = list(self._in_time(together))
+        made = list(in_time(together, self._message.punctuation))
         read = {id(rows.split) for rows in made}
         self._offer(made)
         return [split for split in splits if id(split) not in read]
 
-    def _in_time(self, splits: Sequence[Split]) -> Iterator[_Made]:
-        """The results without late rows."""
-        tables = [split.made for split in splits if split.made is not None]
-        counts = np.array([table.num_rows for table in tables])
-        ends = np.cumsum(counts)
-        shifts = [0 if split.record is None else split.record["shift"] for split in splits]
-        bounds = [self._message.punctuation.get(split.stream, BEGINNING) for split in splits]
-        all_at = ints(pa.concat_tables([table.select([AT]) for table in tables]), AT) - np.repeat(
-            shifts, counts
-        )
-        late = np.add.reduceat(all_at < np.repeat(bounds, counts), ends - counts)
-        numbers = np.arange(int(ends[-1]))
-        for split, table, end, is_late in zip(splits, tables, ends.tolist(), late.tolist(), strict=True):
-            if not is_late:
-                rows = slice(end - table.num_rows, end)
-                position = numbers[rows] - rows.start + position_of(split.ordinal)
-                yield _Made(split, table, all_at[rows], position)
-
-    def _offer(self, made: Sequence[_Made]) -> None:
+    def _offer(self, made: Sequence[Made]) -> None:
         """Pass results to the groups of their readers, and count them."""
         started = perf_counter_ns()
-        by_reading: dict[tuple[int, int], list[tuple[Target, _Made]]] = {}
+        by_reading: dict[tuple[int, int], list[tuple[Target, Made]]] = {}
         for rows in made:
             for target in self._groups.of_results[rows.split.stream]:
                 by_reading.setdefault((id(target.group), target.input_number), []).append((target, rows))
@@ -96,7 +78,7 @@ class ResultsScan:
             self._pass_on(reading)
         self._count(made, perf_counter_ns() - started)
 
-    def _pass_on(self, reading: Sequence[tuple[Target, _Made]]) -> None:
+    def _pass_on(self, reading: Sequence[tuple[Target, Made]]) -> None:
         """Pass results to one input of a group."""
         first = reading[0][0]
         feed = self._feed(first)
@@ -136,7 +118,7 @@ class ResultsScan:
         """Whether a group reads a union."""
         return union in self._groups.unions
 
-    def _count(self, made: Sequence[_Made], nanoseconds: int) -> None:
+    def _count(self, made: Sequence[Made], nanoseconds: int) -> None:
         """The receipt and the work of each stream; time and bytes are divided by rows."""
         rows = sum(len(part.at) for part in made)
         size = sum(part.table.nbytes for part in made[:1]) // max(1, len(made[0].at)) if made else 0
@@ -146,6 +128,23 @@ class ResultsScan:
             former = self.receipts.get(name)
             self.receipts[name] = receipt if former is None else former.plus(receipt, 0)
             self.work[f"read {name}"] = WorkObservation(count, count, nanoseconds * count // rows)
+
+
+def in_time(splits: Sequence[Split], punctuation: Mapping[str, Instant]) -> Iterator[Made]:
+    """Results in memory, of streams without late rows: none is below the punctuation of its stream."""
+    tables = [split.made for split in splits if split.made is not None]
+    counts = np.array([table.num_rows for table in tables])
+    ends = np.cumsum(counts)
+    shifts = [0 if split.record is None else split.record["shift"] for split in splits]
+    bounds = [punctuation.get(split.stream, BEGINNING) for split in splits]
+    all_at = ints(pa.concat_tables([table.select([AT]) for table in tables]), AT) - np.repeat(shifts, counts)
+    late = np.add.reduceat(all_at < np.repeat(bounds, counts), ends - counts)
+    numbers = np.arange(int(ends[-1]))
+    for split, table, end, is_late in zip(splits, tables, ends.tolist(), late.tolist(), strict=True):
+        if not is_late:
+            rows = slice(end - table.num_rows, end)
+            position = numbers[rows] - rows.start + position_of(split.ordinal)
+            yield Made(split, table, all_at[rows], position)
 
 
 def added(
