@@ -44,6 +44,10 @@ KINDS: Final = {
 NUMBERS: Final = (1, 10, 100, 1000)
 MIXED: Final = (10, 1000, 10_000)
 _STREAMS: Final = ("s", "u", "busy", "quiet")
+_LEAST_WITH_BAR: Final = 100
+"""Queries from which on ten rows should cost a millisecond for each: the epoch of a few is mostly what any epoch costs."""
+_LEAST_IDLE: Final = 1000
+"""Idle queries from which on each should cost a hundredth of a millisecond."""
 _WARM_UP: Final = 3
 _EPOCHS: Final = 9
 
@@ -172,11 +176,21 @@ def standing(rows: int, rounds: int) -> Report:
             )
             table.append(_row(kind, number, costs[number]))
             print(f"  {table[-1]}", flush=True)
+        ratios += [
+            Ratio(f"{kind}: ms a query, ten rows, {number:,} queries", costs[number].busy / number, 1, True)
+            for number in numbers
+            if number >= _LEAST_WITH_BAR
+        ]
         curves.append(Curve(kind, numbers, [costs[number].busy / number for number in numbers], "ours"))
         most = numbers[-1]
         ratios.append(
             Ratio(f"{kind}: idle epoch, {most:,} queries to 1", costs[most].idle / costs[1].idle, 2, True)
         )
+        if most >= _LEAST_IDLE:
+            idle_ms = costs[most].idle / most
+            ratios.append(
+                Ratio(f"{kind}: ms a query, idle, {most:,} queries, to 0.01", idle_ms / 0.01, 1, True)
+            )
     idle = {number: median(in_each(rounds, resting, number)) for number in mixed}
     table += [_row("all kinds, idle", number, Cost(spent, 0.0)) for number, spent in idle.items()]
     ratios.append(Ratio(f"idle epoch, {mixed[-1]:,} of all kinds to 10", idle[mixed[-1]] / idle[10], 2, True))

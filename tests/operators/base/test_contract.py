@@ -166,7 +166,6 @@ ITS_OWN = {
         "own_rows",
         "owners",
         "family_key",
-        "stores_rows",
         "former_states",
         "without_family",
         "together",

@@ -19,7 +19,7 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import QUERY_NUMBER, Operator
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.rows.row_state import Bounded, RowLayout
-from headrace.operators.sharing import family_rows, query_rows
+from headrace.operators.sharing import family_rows, query_pairs, query_rows
 from headrace.operators.sharing.family_rows import FamilyRows
 from headrace.operators.sharing.query_rows import QueryRows
 from headrace.planner.lowering.lower import lower
@@ -77,7 +77,7 @@ def test_rows_of_pairs_are_those_that_each_query_makes(
     with pytest.MonkeyPatch.context() as patch:
         alone = scanned_by(operators, batches)
         patch.setattr(family_rows, "MOST_SEPARATE_FILTERS", 0)
-        patch.setattr(query_rows, "PAIRS_AT_ONCE", 3 if small else 1 << 18)
+        patch.setattr(query_pairs, "PAIRS_AT_ONCE", 3 if small else 1 << 18)
         patch.setattr(query_rows, "ROWS_AT_ONCE", 2 if small else 1 << 16)
         together = scanned_by(operators, batches)
         assert FamilyRows.of(tuple(operators), {}).together is not None

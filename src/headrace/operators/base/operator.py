@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.adaptive.constraints.partner_delays import PartnerBound
     from headrace.algebra.query import SortKey
     from headrace.algebra.windows.context import Context
+    from headrace.operators.base.group_codes import Ints
     from headrace.operators.families.cohort import Cohort
     from headrace.operators.joins.hot_keys.key_layouts import SplitKey
     from headrace.operators.joins.key_promises import KeyPromises
@@ -183,8 +184,7 @@ class BaseOperator(StateOwner):
 
     __slots__ = ()
 
-    # Subclasses have dataclass fields of these names; a property here would be taken for the field's default.
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # dataclass fields of subclasses: a property here would be taken for their default
 
         @property
         @abstractmethod
@@ -269,7 +269,7 @@ class BaseOperator(StateOwner):
 
     @property
     def longest_stored(self) -> Duration | None:
-        """How long it may store a row, of those with a limit; None: without end."""
+        """How long it may store a row; None: without end, or not known."""
         return None
 
     @property
@@ -386,13 +386,8 @@ class BaseOperator(StateOwner):
         """What it stores of each row, if rows of its family are scanned together."""
         return None
 
-    @property
-    def stores_rows(self) -> bool:
-        """Whether rows may be stored beyond the epoch that reads them."""
-        return True
-
-    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
-        """The deltas of several queries' stored rows, which have their number; `first` is the first instant of all rows scanned."""
+    def family_deltas(self, rows: pa.Table | None, first: Instant | Ints) -> Sections:
+        """The deltas of several queries' stored rows with their numbers; `first`: the first instant of all rows, or of each query's."""
         return {}
 
     def advance_family(

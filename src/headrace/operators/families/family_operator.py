@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Advance, BaseOperator, Operator, Sections, StateOwner
 from headrace.operators.families.cohort import Cohort, cohorts
 from headrace.operators.families.family import family_name, numbered
@@ -125,6 +126,6 @@ class RowFamilyOperator(FamilyOperator):
         """What it stores of each row."""
         return None if self.family is None else self.rows
 
-    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:  # noqa: ARG002
+    def family_deltas(self, rows: pa.Table | None, first: Instant | Ints) -> Sections:  # noqa: ARG002
         """The rows of all queries."""
         return {} if rows is None else {ROWS: rows}

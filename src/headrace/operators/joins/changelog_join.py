@@ -104,16 +104,24 @@ class RelationJoin(FamilyOperator, JoinOperator):
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
         """The changes that the rows are; with a time window, the insertion and the retraction of each row."""
         slots, mixed = slots_and_hashes(keys, batch.rows, self.spec.slot)
+        lookback = FOREVER if side.lookback is None else side.lookback
+        return self.changes(batch, side, slots, mixed, np.full(batch.rows, lookback))
+
+    def changes(self, batch: Batch, side: Side, slots: np.ndarray, mixed: Ints, lookback: Ints) -> pa.Table:
+        """The changes that rows of a side are, with these slots and hashes; each holds for its `lookback`, `FOREVER` if it never ends."""
         weight = np.ones(batch.rows, np.int64)
         if side.changes is not None:
             weight = flat(batch.columns[side.changes]).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        stored = [flat(batch.columns[name]) for name in side.stored.names]
-        names = [SLOT, HASH, TIME, WEIGHT, *side.stored.names]
-        insertions = pa.table([*map(pa.array, (slots, mixed, batch.at, weight)), *stored], names=names)
-        if side.lookback is None:
+        stored = {name: flat(batch.columns[name]) for name in (*side.stored.names, *self.query_names)}
+        head = {SLOT: slots, HASH: mixed, TIME: batch.at, WEIGHT: weight}
+        insertions = pa.table({**{name: pa.array(column) for name, column in head.items()}, **stored})
+        ends = np.flatnonzero(lookback != FOREVER)
+        if not len(ends):
             return insertions
-        head = map(pa.array, (slots, mixed, batch.at + side.lookback + 1, -weight))
-        return pa.concat_tables([insertions, pa.table([*head, *stored], names=names)])
+        expired = insertions if len(ends) == batch.rows else insertions.take(pa.array(ends))
+        for name, column in ((TIME, batch.at[ends] + lookback[ends] + 1), (WEIGHT, -weight[ends])):
+            expired = expired.set_column(expired.column_names.index(name), name, pa.array(column))
+        return pa.concat_tables([insertions, expired])
 
     @property
     def reads_changes(self) -> bool:

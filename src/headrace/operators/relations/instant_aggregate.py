@@ -172,7 +172,7 @@ class InstantAggregate(RowFamilyOperator, RowOperator):
         """The stored values that `grouped` reads."""
         return [*self.rows.query_names, *self.rows.names[self.validity.partitions :]]
 
-    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
+    def family_deltas(self, rows: pa.Table | None, first: Instant | Ints) -> Sections:
         """The rows of all queries, folded together."""
         return instant_deltas(self, rows, first)
 

@@ -14,7 +14,7 @@ from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
 from headrace.operators.aggregates.group_by import fold
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.group_codes import flat
+from headrace.operators.base.group_codes import Ints, flat
 from headrace.operators.base.operator import SLOT, Scanned, Sections
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST
 from headrace.operators.rows.row_state import ROWS, RowScanner, hold
@@ -45,8 +45,8 @@ class InstantScanner:
         return Scanned(deltas, scanned.rejected, scanned.rows_in, scanned.rows_kept)
 
 
-def instant_deltas(operator: InstantAggregate, rows: pa.Table | None, first: Instant) -> Sections:
-    """Stored rows, folded by instant and group if possible, and the first instant."""
+def instant_deltas(operator: InstantAggregate, rows: pa.Table | None, first: Instant | Ints) -> Sections:
+    """Stored rows, folded by instant and group if possible, and the first instant: of all queries, or of each."""
     deltas: dict[str, pa.Table] = {}
     if rows is not None and not operator.folds:
         deltas[ROWS] = rows
@@ -57,9 +57,12 @@ def instant_deltas(operator: InstantAggregate, rows: pa.Table | None, first: Ins
             keys = [flat(table.column(name)) for name in operator.grouped.layouts[0].key_names]
             slots = pa.array(operator.slots_of_groups(keys, table.num_rows))
             deltas[f"{CELLS}{store}"] = table.set_column(table.column_names.index(SLOT), SLOT, slots)
-    if operator.is_global and first != FOREVER:
+    if operator.is_global:
         extents = operator.extents
-        columns = {KEY: pa.array(np.full(extents.count, first)), SLOT: pa.array(extents.slots)}
-        number = {FIRST_KEY: pa.array(extents.numbers)} if operator.queries else {}
-        deltas[FIRST] = pa.table({**columns, **number})
+        firsts = np.broadcast_to(np.asarray(first, np.int64), extents.count)
+        have_rows = firsts != FOREVER
+        if have_rows.any():
+            columns = {KEY: pa.array(firsts[have_rows]), SLOT: pa.array(extents.slots[have_rows])}
+            number = {FIRST_KEY: pa.array(extents.numbers[have_rows])} if operator.queries else {}
+            deltas[FIRST] = pa.table({**columns, **number})
     return deltas

@@ -23,6 +23,7 @@ from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.rows.row_pipeline import RowStep
 from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
+from headrace.time import Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,9 @@ class Passing(RowFamilyOperator, RowOperator):
         )
 
     @property
-    def stores_rows(self) -> bool:
-        """False."""
-        return False
+    def longest_stored(self) -> Duration:
+        """0: a row is emitted in the epoch that reads it."""
+        return 0
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:

@@ -133,10 +133,11 @@ class RowLayout:
     def table(
         self, batch: Batch, values: Sequence[pa.Array], live: np.ndarray, slots: np.ndarray | None = None
     ) -> pa.Table:
-        """The state table of some rows; without `slots` they are computed."""
+        """The state table of some rows; without `slots` they are computed. Rows of several queries have a column of numbers."""
         slots = self._slots(batch, values) if slots is None else slots
         head = [pa.array(slots), pa.array(batch.at), pa.array(batch.position), pa.array(live)]
-        return pa.table([*head, *(flat(value) for value in values)], schema=self.schema())
+        numbers = [batch.columns[name] for name in self.query_names]
+        return pa.table([*head, *(flat(value) for value in values), *numbers], schema=self.schema())
 
     def _slots(self, batch: Batch, values: Sequence[pa.Array]) -> np.ndarray:
         if self.routing is None:

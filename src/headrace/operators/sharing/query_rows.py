@@ -9,10 +9,9 @@ Source: CACQ and PSoup (queries as data, the query SteM).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -26,17 +25,15 @@ from headrace.operators.base.group_codes import Ints, flat, picked, slots_of
 from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import QUERY_NUMBER, Operator, Scanned, Scanner
 from headrace.operators.families.numbering import number_of
-from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
-from headrace.operators.query_index.matching.selections import Pairs, selections
+from headrace.operators.query_index.index_cache import Plans, none_yet
+from headrace.operators.query_index.matching.selections import selections
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.operators.rows.row_state import RowLayout
-from headrace.operators.rows.sorted_rows import spread
 from headrace.operators.scalar import Evaluation
+from headrace.operators.sharing.query_pairs import QueryPairs
 from headrace.schema import BIGINT
 from headrace.time import BEGINNING, FOREVER
 
-PAIRS_AT_ONCE: Final = 1 << 18
-"""Pairs that become rows together, about: 2 MB a column."""
 ROWS_AT_ONCE: Final = 1 << 16
 """Rows that are matched together: half a megabyte a column."""
 _MOST_OF_ROWS: Final = 0.5
@@ -113,7 +110,7 @@ def condition_of(query: Operator) -> Expression | None:
 
 
 @dataclass(frozen=True)
-class _QueryPlan(Conditions[Operator]):
+class _QueryPlan(QueryPairs[Operator]):
     """The conditions of a family's queries, and by query what else differs."""
 
     @staticmethod
@@ -191,52 +188,6 @@ class _QueryPlan(Conditions[Operator]):
         values = [layout.values[index] for index in layout.routing] or [Column(POSITION, BIGINT)]
         columns = tuple(value.name for value in values if isinstance(value, Column))
         return columns if len(columns) == len(values) else None
-
-    @cached_property
-    def by_slot(self) -> tuple[Ints, Ints]:
-        """The queries in the order of the slots of their conditions, and where those of each slot begin."""
-        order = np.argsort(self.slots, kind="stable")
-        return order, np.searchsorted(self.slots[order], np.arange(self.index.next_slot + 1))
-
-    @cached_property
-    def only(self) -> Ints | None:
-        """The query of each slot, if no two queries have one condition; -1 of slots without a query."""
-        if len(np.unique(self.slots)) < len(self.slots):
-            return None
-        queries = np.full(self.index.next_slot, -1, np.int64)
-        queries[self.slots] = np.arange(len(self.slots))
-        return queries
-
-    def portions(self, matched: Iterable[Pairs]) -> Iterator[Pairs]:
-        """Rows, and the queries that select each, of pairs of rows and slots; about `PAIRS_AT_ONCE` together."""
-        waiting, count = list[Pairs](), 0
-        for rows, queries in self._selecting(matched):
-            waiting.append((rows, queries))
-            count += len(rows)
-            if count >= PAIRS_AT_ONCE:
-                yield _joined(waiting)
-                waiting, count = [], 0
-        if count:
-            yield _joined(waiting)
-
-    def _selecting(self, matched: Iterable[Pairs]) -> Iterator[Pairs]:
-        """The same, at most about `PAIRS_AT_ONCE` of them together."""
-        for rows, slots in matched:
-            if self.only is not None:
-                for low in range(0, len(rows), PAIRS_AT_ONCE):
-                    part = slice(low, low + PAIRS_AT_ONCE)
-                    yield rows[part], self.only.take(slots[part])
-                continue
-            order, edges = self.by_slot
-            first = edges[slots]
-            counts = edges[slots + 1] - first
-            ends = np.cumsum(counts)
-            total = int(ends[-1]) if len(ends) else 0
-            cuts = np.searchsorted(ends, np.arange(PAIRS_AT_ONCE, total, PAIRS_AT_ONCE)) + 1
-            for low, high in pairwise([0, *np.unique(cuts).tolist(), len(rows)]):
-                part = slice(low, high)
-                row, query = spread(first[part], counts[part], 0, high - low)
-                yield rows[part][row], order[query]
 
 
 _plans: Final = Plans(none_yet(_QueryPlan))
@@ -367,10 +318,3 @@ class QueryRows:
         for query in np.union1d(np.flatnonzero(self.kept), np.array([*self.alone], np.int64)).tolist():
             rejected = self.alone[query].finish().rejected if query in self.alone else ()
             yield self.plan.queries[query], Scanned({}, rejected, rows_in, int(self.kept[query]))
-
-
-def _joined(waiting: Sequence[Pairs]) -> Pairs:
-    if len(waiting) == 1:
-        return waiting[0]
-    rows, queries = zip(*waiting, strict=True)
-    return np.concatenate(rows), np.concatenate(queries)

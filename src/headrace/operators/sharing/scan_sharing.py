@@ -229,7 +229,7 @@ def _sharing(
 
 def _are_scanned_together(queries: Sequence[Operator]) -> bool:
     """Whether queries of a family have a scan of their own; a few that store nothing have the index of all others."""
-    if queries[0].stores_rows:
+    if queries[0].longest_stored != 0:
         return len(queries) > 1
     return _are_many(first_filter(query) for query in queries)
 

@@ -66,8 +66,11 @@ def sharing(
     channels: Mapping[str, object],
     titles: Mapping[str, str],
     union_inputs: Mapping[str, Iterable[str]],
+    together: Sequence[Sequence[Operator]] = (),
 ) -> Sharing:
     """The work of operators.
+
+    `together`: those that read streams of their own, and are scanned together nevertheless.
 
     `channels`: by operator, which rows of its stream it reads, such as the late ones; operators with different values read different
     rows. `titles`: names of streams in the text. `union_inputs`: the streams of each union. A stream that is read only in a union is
@@ -76,14 +79,16 @@ def sharing(
     by_stream: dict[str, list[Operator]] = {}
     for operator in operators.values():
         by_stream.setdefault(operator.stream, []).append(operator)
+    grouped = {operator.id for group in together for operator in group}
+    shared = [*map(_fold_together, together), *_states(operators.values())]
     works: list[WorkItem] = []
     for stream, readers in by_stream.items():
         users = tuple(reader.id for reader in readers)
         works.append(
             WorkItem("read", stream, f"read {titles.get(stream, f'stream {stream}')}", users, stream)
         )
-        works += _folds(stream, readers, channels)
-        works += _states(stream, readers)
+        works += _folds(stream, [reader for reader in readers if reader.id not in grouped], channels)
+        works += [work for work in shared if work.stream == stream]
     places: dict[str, tuple[int, ...]] = {}
     for position, work in enumerate(works):
         for user in work.users:
@@ -107,7 +112,7 @@ def _folds(stream: str, readers: Iterable[Operator], channels: Mapping[str, obje
             )
 
 
-def _fold_label(how: SharingKind, operators: Sequence[Operator]) -> str:
+def _fold_label(how: SharingKind | Choice["together"], operators: Sequence[Operator]) -> str:
     first, scan_group = operators[0], over_panes(operators)
     if how == "selections":
         predicates = {
@@ -119,6 +124,8 @@ def _fold_label(how: SharingKind, operators: Sequence[Operator]) -> str:
     if how == "routed":
         filters = {first_filter(operator) for operator in operators}
         return f"match {len(filters):,} conditions in one index, and give each query its rows"
+    if how == "together":
+        return f"keep rows for {first.title} of a family, of which each query reads its own"
     if how == "rows":
         distinct = len({operator.row_steps for operator in operators})
         return f"keep rows for {first.title} of a family, once for each of {distinct:,} conditions"
@@ -151,13 +158,22 @@ def _relations(operator: Operator) -> str:
     return ", ".join(step.relation for step in joins_of(operator.row_steps))
 
 
-def _states(stream: str, readers: Iterable[Operator]) -> Iterator[WorkItem]:
-    keeping: dict[str, list[Operator]] = {}
-    for reader in readers:
-        keeping.setdefault(state_name(reader), []).append(reader)
-    for name, operators in keeping.items():
-        label = operators[0].together(operators).state_label
-        yield WorkItem("state", name, _truncated(label), tuple(reader.id for reader in operators), stream)
+def _fold_together(operators: Sequence[Operator]) -> WorkItem:
+    """The scan of operators of which each reads streams of its own."""
+    label = _fold_label("together", operators)
+    return WorkItem(
+        "fold", operators[0].id, _truncated(label), tuple(o.id for o in operators), operators[-1].stream
+    )
+
+
+def _states(operators: Iterable[Operator]) -> Iterator[WorkItem]:
+    storing: dict[str, list[Operator]] = {}
+    for operator in operators:
+        storing.setdefault(state_name(operator), []).append(operator)
+    for name, sharers in storing.items():
+        label = sharers[0].together(sharers).state_label
+        users = tuple(operator.id for operator in sharers)
+        yield WorkItem("state", name, _truncated(label), users, sharers[-1].stream)
 
 
 def _truncated(label: str) -> str:

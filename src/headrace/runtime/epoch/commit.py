@@ -169,11 +169,11 @@ def _without_expired(
             or _is_reduced_by_age(stream)
         ):
             continue
-        committed = after.stream(name)
-        horizon = FOREVER if stream.archive == "none" else committed.punctuation - (stream.retain or 0)
+        horizon = FOREVER if stream.archive == "none" else after.punctuation(name) - (stream.retain or 0)
         shortened = retained(archive, horizon, readers(name, archive), files.read)
         if shortened.start > archive.start:
             lists[f"archive:{name}"] = shortened
+            committed = after.stream(name)
             since = max(min(horizon, beyond(progress_of(committed))), committed.retained_since)
             streams[name] = replace(after.streams[name], retained_since=since)
     return replace(after, lists=after.lists.changed(lists), streams=after.streams.changed(streams))

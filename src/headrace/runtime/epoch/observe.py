@@ -17,7 +17,7 @@ from headrace.runtime.plan.adaptive.join_caches import observed_caches
 from headrace.runtime.plan.adaptive.join_orders import observed_probes
 from headrace.runtime.plan.adaptive.partner_bounds import observed_delays
 from headrace.runtime.plan.adaptive.split_keys import task_loads
-from headrace.store.logs.committed import CommittedStream
+from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
@@ -52,7 +52,7 @@ def observe(
         rejected=sum(stream.rejected for stream in inputs),
         seconds=stages,
         streams={
-            name: _stream_seen(after.stream(name), seen.get(name, StreamReceipt()), now)
+            name: _stream_seen(after, name, seen.get(name, StreamReceipt()), now)
             for name in {**after.streams.moving, **seen}
         },
         operators=added([*(scan.operators for scan in scans), *(receipt.operators for receipt in receipts)]),
@@ -73,17 +73,18 @@ def _is_derived(plan: EpochPlan, stream: str) -> bool:
     return definition is not None and definition.using in (derived_streams.USING, union_streams.USING)
 
 
-def _stream_seen(committed: CommittedStream, seen: StreamReceipt, now: Instant) -> StreamObservation:
-    is_known = BEGINNING < committed.punctuation < now
+def _stream_seen(after: Manifest, name: str, seen: StreamReceipt, now: Instant) -> StreamObservation:
+    punctuation = after.punctuation(name)
+    is_known = BEGINNING < punctuation < now
     return StreamObservation(
         rows=seen.rows,
         bytes=seen.bytes,
         late=seen.late,
         rejected=seen.rejected,
         shed=seen.shed,
-        keep=committed.keep,
-        punctuation=committed.punctuation,
-        lag=now - committed.punctuation if is_known else None,
+        keep=after.streams.get(name, NEW_STREAM).keep,
+        punctuation=punctuation,
+        lag=now - punctuation if is_known else None,
     )
 
 

@@ -39,7 +39,9 @@ from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import levels
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.repair.repair_report import repair_lines, repairs_by_query
+from headrace.runtime.tasks.scan.groups.reader_groups import groups_of
 from headrace.time import render_duration
 
 EPOCHS: Final = 20
@@ -62,7 +64,8 @@ def sharing_of(plan: EpochPlan, catalog: Catalog) -> Sharing:
         for name, stream in plan.streams.items()
         if stream.using == USING
     }
-    return sharing(plan.operators, _channel_labels(plan), _titles(plan, _names(catalog)), unions)
+    scanned = groups_of(index_of(plan))
+    return sharing(plan.operators, _channel_labels(plan), _titles(plan, _names(catalog)), unions, scanned)
 
 
 def owners_of(plan: EpochPlan, catalog: Catalog) -> dict[str, str]:

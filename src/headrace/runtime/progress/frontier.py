@@ -7,7 +7,7 @@ operator has emitted up to, and a live operator emits up to that of its stream. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from headrace.dataclass import dataclass
@@ -26,6 +26,16 @@ class Frontier:
     streams: Mapping[str, StreamProgress]
     operators: Mapping[str, Instant]
     _computed: dict[str, Instant] = field(default_factory=dict)
+    _by_driver: dict[int, Instant] = field(default_factory=dict)
+    """By `PlanIndex.driver_of`: the punctuation of thousands of streams that follow the same sources."""
+    _nows: dict[int, Instant] = field(default_factory=dict)
+    """The same of their maximum event time."""
+    follows: bool = field(init=False)
+    """Whether the progress of all results and unions is only that of the sources."""
+
+    def __post_init__(self) -> None:
+        follows = not self.operators and not any(map(self.index.is_made, self.streams))
+        object.__setattr__(self, "follows", follows)
 
     def punctuation(self, stream: str) -> Instant:
         """The punctuation of a stream."""
@@ -34,8 +44,19 @@ class Frontier:
             return known.punctuation
         computed = self._computed.get(stream)
         if computed is None:
-            computed = self._computed[stream] = self._followed(stream)
+            computed = self._computed[stream] = self._of_driver(stream, self._by_driver, self._followed)
         return computed
+
+    def _of_driver(
+        self, stream: str, known: dict[int, Instant], compute: Callable[[str], Instant]
+    ) -> Instant:
+        """What streams with one driver have in common, if only the progress of sources is given."""
+        if not self.follows or not self.index.is_made(stream):
+            return compute(stream)
+        driver = self.index.driver_of(stream)
+        if driver not in known:
+            known[driver] = compute(stream)
+        return known[driver]
 
     def _followed(self, name: str) -> Instant:
         stream = self.index.plan.streams.get(name)
@@ -62,6 +83,9 @@ class Frontier:
         known = self.streams.get(stream)
         if known is not None:
             return known.max_event_time
+        return self._of_driver(stream, self._nows, self._now_of_made)
+
+    def _now_of_made(self, stream: str) -> Instant:
         definition = self.index.plan.streams.get(stream)
         made_of = () if definition is None else union_progress.made_of(definition)
         return max(map(self.now, made_of), default=BEGINNING)

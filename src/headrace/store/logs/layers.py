@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, overload
 
 from headrace.dataclass import dataclass
 
 _LEAST: Final = 64
 _Record = TypeVar("_Record")
+_Other = TypeVar("_Other")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +37,19 @@ class Layers(Mapping[str, _Record], Generic[_Record]):
         if name in self.gone:
             raise KeyError(name)
         return self.base[name]
+
+    @overload
+    def get(self, name: str, /) -> _Record | None: ...
+
+    @overload
+    def get(self, name: str, /, default: _Record | _Other) -> _Record | _Other: ...
+
+    def get(self, name: str, /, default: _Record | _Other | None = None) -> _Record | _Other | None:
+        """The record of a name, or `default`: most names that are asked for have none, so this raises nothing."""
+        for layer in (self.moving, self.overlay):
+            if name in layer:
+                return layer[name]
+        return default if name in self.gone else self.base.get(name, default)
 
     def __contains__(self, name: object) -> bool:
         if name in self.moving or name in self.overlay:

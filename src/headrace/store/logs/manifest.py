@@ -26,7 +26,7 @@ from headrace.store.logs.committed import (
 from headrace.store.logs.layers import Layers, needs_base
 from headrace.store.logs.numbered_files import NumberedFiles
 from headrace.store.logs.radix_list import RadixList, Write
-from headrace.time import BEGINNING, FOREVER
+from headrace.time import BEGINNING, FOREVER, Instant
 
 MANIFESTS: Final = "manifests"
 PINNED: Final = "pinned"
@@ -89,12 +89,11 @@ class Manifest:
     base: str = ""
     _followed: dict[str, CommittedStream] = field(init=False, default_factory=dict, compare=False, repr=False)
     """Streams that follow others, as `stream` has computed them: each level would compute all below it again."""
+    _punctuations: dict[str, Instant] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """The same of punctuations alone."""
 
     def stream(self, name: str) -> CommittedStream:
-        """The progress of a stream; `NEW_STREAM` where nothing is committed.
-
-        The punctuation of a union is the least of its inputs', that of results what their operator has emitted up to.
-        """
+        """The progress of a stream; `NEW_STREAM` where nothing is committed."""
         record = self.streams.get(name, NEW_STREAM)
         if not record.follows:
             return record
@@ -103,22 +102,45 @@ class Manifest:
             followed = self._followed[name] = self._progress_of(record)
         return followed
 
+    def punctuation(self, name: str) -> Instant:
+        """The punctuation of a stream.
+
+        That of a union is the least of its inputs', that of results what their operator has emitted up to.
+        """
+        record = self.streams.get(name, NEW_STREAM)
+        if not record.follows:
+            return record.punctuation
+        known = self._punctuations.get(name)
+        if known is None:
+            known = self._punctuations[name] = self._punctuation_of(record)
+        return known
+
+    def _punctuation_of(self, record: CommittedStream) -> Instant:
+        """The punctuation of a stream that follows others."""
+        if record.bound is not None:
+            punctuation = record.bound.value(self.punctuation)
+        elif record.inputs:
+            punctuation = min(map(self.punctuation, record.inputs))
+        else:
+            punctuation = self._emitted_to(record.producer)
+            punctuation -= 0 if punctuation in (BEGINNING, FOREVER) else record.behind
+        return max(record.punctuation, punctuation)
+
+    def _emitted_to(self, operator: str) -> Instant:
+        """The instant up to which an operator has emitted; `BEGINNING` where there is none."""
+        record = self.operators.get(operator)
+        if record is None:
+            return BEGINNING
+        return self.punctuation(record.follows) if record.follows else record.emitted_to
+
     def _progress_of(self, record: CommittedStream) -> CommittedStream:
         """The progress of a stream that follows others."""
         inputs = [self.stream(name) for name in record.inputs]
         greatest = [self.stream(name).greatest for name in record.now_of]
-        if record.bound is not None:
-            punctuation = record.bound.value(lambda name: self.stream(name).punctuation)
-        elif inputs:
-            punctuation = min(stream.punctuation for stream in inputs)
-        else:
-            producer = self.find_operator(record.producer)
-            punctuation = BEGINNING if producer is None else producer.emitted_to
-            punctuation -= 0 if punctuation in (BEGINNING, FOREVER) else record.behind
         taken = max((stream.taken for stream in inputs), default=record.taken)
         return replace(
             record,
-            punctuation=max(record.punctuation, punctuation),
+            punctuation=self._punctuation_of(record),
             greatest=max(record.greatest, *greatest, BEGINNING),
             taken=taken,
             until=max(record.until, taken + 1) if inputs else record.until,
@@ -133,9 +155,8 @@ class Manifest:
         record = self.operators[name]
         if not record.follows:
             return record
-        stream = self.stream(record.follows)
-        replayed = self.length_of(record.follows)
-        return replace(record, emitted_to=stream.punctuation, replayed=replayed, follows="")
+        emitted_to, replayed = self.punctuation(record.follows), self.length_of(record.follows)
+        return replace(record, emitted_to=emitted_to, replayed=replayed, follows="")
 
     def length_of(self, stream: str) -> int:
         """The position of a reader of a stream, or of a union, that has folded all of its archive."""

@@ -50,6 +50,7 @@ from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.scan.alternative_rows import AlternativeRows
 from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys
+from headrace.runtime.tasks.scan.groups.results_scan import ResultsScan, added
 from headrace.runtime.tasks.scan.read_ahead import read_ahead
 from headrace.runtime.tasks.scan.row_reader import Arrival, arrivals
 from headrace.runtime.tasks.scan.shed_rows import Part, SampledRows, Samples
@@ -117,10 +118,12 @@ class _ScanTask:
         self._unions: dict[str, list[Timed]] = {}
         self._read_by: dict[str, frozenset[str]] = {}
         self._fills: list[PaneBackfill] = []
+        self._results = ResultsScan(self._index, message)
 
     def read(self, splits: Sequence[Split]) -> None:
         """Read splits in their order."""
         self._fills += [split.pane_backfill for split in splits if split.pane_backfill is not None]
+        splits = self._results.read(splits)
         reading = [
             (split, self._stream(split.stream))  # all are open before one is read ahead
             for split in splits
@@ -286,8 +289,10 @@ class _ScanTask:
 
     def _feeds_of(self, name: str) -> list[UnionFeed]:
         """The unions that have the stream as input; the scan groups of a union fold the rows of all its inputs."""
-        feeds = []
+        feeds = self._results.feeds(name)
         for union, number, union_input in self._index.unions_with.get(name, ()):
+            if self._results.reads(union):
+                continue
             if union not in self._unions:
                 readers = self._readers(union)
                 relations = {r: self._relation(r) for operator in readers for r in operator.relations}
@@ -312,6 +317,7 @@ class _ScanTask:
         for stream in self._streams.values():
             scan_output.join(stream.scan_output())
         of_unions = [scanner for scanners in self._unions.values() for scanner in scanners]
+        of_unions += self._results.scanners
         for scanner in of_unions:
             scan_output.join(scanner.finish())
         failures = self._take_over_panes(scan_output)
@@ -330,9 +336,13 @@ class _ScanTask:
         streams = self._streams
         receipt = ScanReceipt(
             task=self._message.task,
-            streams={name: stream.receipt(written[name]) for name, stream in streams.items()},
+            streams=added(
+                self._results.receipts,
+                {name: stream.receipt(written[name]) for name, stream in streams.items()},
+            ),
             operators=observations,
-            work={name: seen for stream in streams.values() for name, seen in stream.work().items()}
+            work=self._results.work
+            | {name: seen for stream in streams.values() for name, seen in stream.work().items()}
             | {f"fold {scanner.representative}": scanner.seen() for scanner in of_unions},
             failures=failures,
             arrived={

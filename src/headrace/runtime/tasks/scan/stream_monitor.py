@@ -80,6 +80,11 @@ class Watch:
         return bool(self.bounds) or any(reader is not None for reader in promises)
 
     @property
+    def reads_rows(self) -> bool:
+        """Whether it reads anything of the stream's rows."""
+        return bool(self.columns) or self.reads_times or self.patterns is not None or self.repeats is not None
+
+    @property
     def sources(self) -> dict[str, SourceProgress]:
         """Progress of the sources that had rows."""
         return self.by_source.by_source if self.by_source is not None else {}

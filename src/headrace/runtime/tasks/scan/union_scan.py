@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import Protocol
 
+import numpy as np
+import pyarrow as pa
+
 from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import as_int64
+from headrace.operators.base.operator import QUERY_NUMBER
 from headrace.operators.base.union_positions import placed
 from headrace.runtime.plan.union_streams import UnionInput
 
@@ -23,13 +27,15 @@ class _Takes(Protocol):
 class UnionFeed:
     """Passes rows of one input to the readers of a union, with the union's column names.
 
-    `columns_read` are the union's columns that they read; `adding` is their time, in nanoseconds.
+    `columns_read` are the union's columns that they read; `adding` is their time, in nanoseconds. `query`: the number of the one query
+    among several that reads the input, which becomes a column; rows that have that column keep it.
     """
 
     union_input: UnionInput
     number: int
     readers: Sequence[_Takes]
     columns_read: frozenset[str]
+    query: int | None = None
     adding: int = 0
 
     def reads(self) -> frozenset[str]:
@@ -44,6 +50,10 @@ class UnionFeed:
             for column, name in self.union_input.columns
             if name in self.columns_read
         }
+        if QUERY_NUMBER in batch.columns:
+            columns[QUERY_NUMBER] = batch.columns[QUERY_NUMBER]
+        elif self.query is not None:
+            columns[QUERY_NUMBER] = pa.array(np.full(batch.rows, self.query))
         time = self.union_input.time
         at = as_int64(batch.columns[time]) if time else batch.at
         renamed = Batch(columns, at, placed(batch.position, self.number))

@@ -1,0 +1,1 @@
+"""Operators that read streams of their own and are scanned together."""
