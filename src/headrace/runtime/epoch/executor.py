@@ -75,7 +75,7 @@ class Executor(Protocol):
 
 @cache
 def _thread_pools() -> ThreadpoolController:
-    """The thread pools of the libraries that numpy has loaded by now: all libraries of the process are looked at."""
+    """The thread pools of the libraries that numpy has loaded by now: it goes through all libraries of the process."""
     from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - a short command has loaded numpy with one thread
 
     return ThreadpoolController()
