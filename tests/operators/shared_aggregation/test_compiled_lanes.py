@@ -70,6 +70,18 @@ def test_slices_mean_the_integers_of_valid_lanes(values: list[int], seed: int, s
     assert (compiled.widths >= needed).all()
 
 
+def test_words_of_similar_numbers_have_bases() -> None:
+    column = 10**12 + np.arange(640) * 1000
+    row, valid = np.arange(640, dtype=np.uint32), np.full(10, ~np.uint64(0))
+    slices = BitSlices.compiled(column, row, valid)
+    assert slices.bases is not None
+    assert slices.bases.tolist() == [64_000 * word for word in range(10)]
+    assert slices.widths.tolist() == [
+        int(np.ptp(column[low : low + 64])).bit_length() for low in range(0, 640, 64)
+    ]
+    assert np.array_equal(numbers_of(slices, 640), column)
+
+
 def test_keys_by_lane() -> None:
     rng = np.random.default_rng(1)
     row = rng.integers(0, 1000, 640).astype(np.uint32)

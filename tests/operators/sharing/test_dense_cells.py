@@ -90,7 +90,9 @@ def test_added_up_or_merged(
 
 
 def many(values: np.ndarray) -> list[dict[str, Any]]:
-    return [{"k": f"k{n % 4}", "g": 1, "x": int(x), "y": 0.5, "at": n % 8} for n, x in enumerate(values)]
+    return [
+        {"k": f"k{n % 4}", "g": 1, "x": int(x), "y": 0.5, "at": n % 8 * TICK} for n, x in enumerate(values)
+    ]
 
 
 def test_dense_where_conditions_select_nearly_all_groups_and_not_where_most_would_be_empty(
@@ -109,4 +111,5 @@ def test_a_pane_of_a_query_that_is_made_of_several_is_merged(uses: list[bool]) -
     output = harvested(operators, [rows(many(np.full(64, 9))), rows(many(np.full(64, 5)))])
     assert uses == [True]
     for (table,) in output.sections.values():
+        assert table.group_by(["__key", "k0", "k1"]).aggregate([]).num_rows == table.num_rows
         assert pa.compute.sum(table.column("p0_0")).as_py() == 2 * 128
