@@ -18,6 +18,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("src", "headrace", "operators", "native")
 KERNELS = ("bitmaps",)
+ONCE = ("lanes", "dispatch")
+"""Sources that gain nothing from a wider instruction set."""
 VARIANTS = {"plain": "x86_64", "v3": "x86_64_v3", "v4": "x86_64_v4+avx512vpopcntdq"}
 
 
@@ -44,8 +46,9 @@ def compile_kernels(root: Path) -> None:
             made.append(objects / f"{kernel}-{variant}.o")
             names = f"-DFOLD=headrace_fold_{variant}"
             _compiler(root, f"-mcpu={processor}", names, "-c", sources / f"{kernel}.c", "-o", made[-1])
-    made.append(objects / "dispatch.o")
-    _compiler(root, "-mcpu=baseline", "-c", sources / "dispatch.c", "-o", made[-1])
+    for source in ONCE:
+        made.append(objects / f"{source}.o")
+        _compiler(root, "-mcpu=baseline", "-c", sources / f"{source}.c", "-o", made[-1])
     _compiler(root, "-shared", "-s", *made, "-o", sources / "kernels.bin")
 
 

@@ -183,8 +183,8 @@ def _ratios(rate: dict[Entry, float], measured: dict[Entry, list[dict[str, Any]]
     registered = median(one["register_seconds"] for one in measured[OURS[-1]])
     return [
         Ratio("1 query to Spark native", ours[1] / rate[NATIVE], 2),
-        Ratio("1000 queries to 1", ours[1000] / ours[1], 0.25),
-        Ratio("10,000 queries to 1000", ours[10_000] / ours[1000], 0.1),
+        Ratio("1000 queries to 1", ours[1000] / ours[1], 0.5),
+        Ratio("10,000 queries to 1000", ours[10_000] / ours[1000], 0.3),
         Ratio(
             "1000 queries to the best shared plan of Spark and Flink",
             ours[1000] / max(rate[entry] for entry in SHARED if entry in rate),

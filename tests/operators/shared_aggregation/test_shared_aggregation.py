@@ -311,8 +311,10 @@ def test_the_strategy_follows_what_a_sample_of_the_batch_says() -> None:
     )  # in the compiled kernel they cost less than a number per signature
     assert used({f"q{n}": bound(f"i > {n}") for n in range(200)}) == ("histograms",)
     assert used({f"q{n}": bound(f"i = {n} AND b = {n} AND d = {n}.0D") for n in range(3000)}) == ("probing",)
-    # Rows that are laid out for the queries of many columns cost those of one column little more.
-    assert used(mixed | {f"one{n}": bound(f"i > {n}") for n in range(50)}) == ("bitmaps", "bitmaps")
+    # Queries of one column are folded with the others while they are few for each column.
+    assert used(mixed | {f"one{n}": bound(f"i > {n}") for n in range(255)}) == ("bitmaps",)
+    assert used(mixed | {f"one{n}": bound(f"{'ib'[n % 2]} > {n}") for n in range(511)}) == ("bitmaps",)
+    assert len(used(mixed | {f"one{n}": bound(f"i > {n}") for n in range(256)})) == 2
     assert used(mixed | {f"one{n}": bound(f"i > {n}") for n in range(2000)}) == ("bitmaps", "histograms")
 
 

@@ -20,6 +20,7 @@ from headrace.operators.families.cohort import Cohort
 from headrace.operators.output.changelog import EmitMode, Emitted, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.schema import BIGINT
+from headrace.time import Instant
 
 _ITEMS_AT_ONCE: Final = 1 << 15
 """Items of several queries that are emitted together, about: half a megabyte a column of their changes."""
@@ -70,20 +71,8 @@ def emit_by_query(cohort: Cohort, numbers: Ints, emit: Callable[[Finish, Ints], 
 
 def _steps(cohort: Cohort, table: pa.Table | None) -> Iterator[tuple[int, Step]]:
     """The step of each query of a cohort that has results, by its place."""
-    if table is None or not table.num_rows:
-        return
-    numbers, at = ints(table, QUERY_NUMBER), ints(table, AT)
-    begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
-    descends = (at[1:] < at[:-1]) & (numbers[1:] == numbers[:-1])
-    if descends.any() or (np.diff(numbers[begins]) < 0).any():
-        for number, part in by_query(table):
-            yield int(np.searchsorted(cohort.numbers, number)), Step({}, part)
-        return
-    ends, plain = np.append(begins[1:], len(numbers)), table.drop_columns([QUERY_NUMBER])
-    places, instants = np.searchsorted(cohort.numbers, numbers[begins]), (at[begins], at[ends - 1])
-    columns = (values.tolist() for values in (places, begins, ends - begins, *instants))
-    for place, begin, rows, first, last in zip(*columns, strict=True):
-        yield place, Step({}, plain.slice(begin, rows), instants=(first, last))
+    for number, part, instants in by_query_with_instants(table):
+        yield int(np.searchsorted(cohort.numbers, number)), Step({}, part, instants=instants)
 
 
 def emit_items(cohort: Cohort, items: Items | None, span: Span, emit_mode: EmitMode) -> dict[str, Step]:
@@ -144,11 +133,30 @@ def by_query(table: pa.Table | None) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each query in their order, without the column of its index."""
     if table is None or not table.num_rows:
         return
-    indices = ints(table, QUERY_NUMBER)
-    plain = table.drop_columns([QUERY_NUMBER])
+    plain, indices, begins, ends = _separated(table)
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        yield int(indices[begin]), plain.slice(begin, end - begin)
+
+
+def by_query_with_instants(
+    table: pa.Table | None,
+) -> Iterator[tuple[int, pa.Table, tuple[Instant, Instant] | None]]:
+    """The same of results, with the first and the last of their instants, if those of all queries ascend."""
+    if table is None or not table.num_rows:
+        return
+    plain, indices, begins, ends = _separated(table)
+    at = ints(plain, AT)
+    ascend = not ((at[1:] < at[:-1]) & (indices[1:] == indices[:-1])).any()
+    columns = (indices[begins], begins, ends - begins, at[begins], at[ends - 1])
+    for index, begin, rows, first, last in zip(*(values.tolist() for values in columns), strict=True):
+        yield index, plain.slice(begin, rows), (first, last) if ascend else None
+
+
+def _separated(table: pa.Table) -> tuple[pa.Table, Ints, Ints, Ints]:
+    """The rows in the order of queries, without the column of their index, the indices, and where each one's begin and end."""
+    indices, plain = ints(table, QUERY_NUMBER), table.drop_columns([QUERY_NUMBER])
     if (np.diff(indices) < 0).any():
         order = np.argsort(indices, kind="stable")
         plain, indices = plain.take(pa.array(order)), indices[order]
-    starts = np.flatnonzero(np.r_[True, indices[1:] != indices[:-1]])
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(indices)], strict=True):
-        yield int(indices[start]), plain.slice(start, stop - start)
+    begins = np.flatnonzero(np.append(True, indices[1:] != indices[:-1]))
+    return plain, indices, begins, np.append(begins[1:], len(indices))

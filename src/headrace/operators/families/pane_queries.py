@@ -26,11 +26,12 @@ from headrace.operators.base.operator import (
 )
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import joined
-from headrace.operators.families.finishing import NUMBER, by_query, plans_of
+from headrace.operators.families.finishing import NUMBER, by_query_with_instants, plans_of
 from headrace.operators.families.numbering import number_of
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.window_lengths import WindowLengths
 from headrace.operators.window_assembly.window_closing import Chunk, ClosedWindows, close
+from headrace.time import Instant
 
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -72,14 +73,22 @@ def advance_panes(
     queries = over_panes(cohort.queries)
     merged = together(queries)
     closed = close(merged, runs, deltas, advance)
-    results, rejected, counts = _finished(queries, cohort.numbers, closed)
+    work, counts = _finished(queries, cohort.numbers, closed)
+    results = {index: pa.concat_tables(tables) for index, tables in work.tables.items()}
     longest, steps, without_rows = merged.panes.back, dict[str, Step](), dict[int | None, Step]()
     for index, query in enumerate(queries):
         slides = query.panes.back
-        if index in results or index in rejected:
-            bad = tuple(rejected.get(index, ()))
+        if index in results or index in work.rejected:
+            bad = tuple(work.rejected.get(index, ()))
             open_windows = _open_windows(closed.open_windows, longest, slides)
-            steps[query.id] = Step({}, results.get(index), bad, open_windows, emitted_counts=counts)
+            steps[query.id] = Step(
+                {},
+                results.get(index),
+                bad,
+                open_windows,
+                instants=work.instants.get(index),
+                emitted_counts=counts,
+            )
             continue
         if slides not in without_rows:  # one for all of them: most epochs close no window
             open_windows = _open_windows(closed.open_windows, longest, slides)
@@ -99,12 +108,14 @@ class _Finishing:
     def __init__(self, queries: Sequence[PaneAggregate]) -> None:
         self.plans = plans_of([query.finish for query in queries])
         self.tables: dict[int, list[pa.Table]] = {}
+        self.instants: dict[int, tuple[Instant, Instant] | None] = {}
+        """The first and the last instant of rows of one table in order."""
         self.rejected: dict[int, list[Rejected]] = {}
 
 
 def _finished(
     queries: Sequence[PaneAggregate], numbers: Ints, closed: ClosedWindows
-) -> tuple[dict[int, pa.Table], dict[int, list[Rejected]], EmittedCounts]:
+) -> tuple[_Finishing, EmittedCounts]:
     """Result rows and rejects by the index of the query, and counts of the pairs and rows emitted."""
     work, counts = _Finishing(queries), EmittedCounts()
     for chunk in closed.chunks:
@@ -121,7 +132,7 @@ def _finished(
             rows = order if len(sharers) == len(queries) else _joined(order, edges, sharers)
             if len(rows):
                 _finish_rows(work, plan, chunk.rows(rows), indices[rows])
-    return {index: pa.concat_tables(tables) for index, tables in work.tables.items()}, work.rejected, counts
+    return work, counts
 
 
 def _joined(order: Ints, edges: Ints, indices: Sequence[int]) -> Ints:
@@ -146,5 +157,6 @@ def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, indices: Ints) ->
         work.rejected.setdefault(int(indices[0]), []).extend(bad)
     ordinals = ints(table, WINDOW) // span + first
     whole = table.set_column(table.column_names.index(WINDOW), WINDOW, pa.array(ordinals))
-    for index, part in by_query(whole):
+    for index, part, instants in by_query_with_instants(whole):
+        work.instants[index] = None if index in work.tables else instants
         work.tables.setdefault(index, []).append(part)

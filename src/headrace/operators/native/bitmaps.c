@@ -12,13 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef uint64_t Strip[STRIP];
+typedef uint64_t Strip[STRIP] __attribute__((aligned(64)));
 
 /* The bitmaps of one attribute in a block: `renamed` gives the row of `table` for a bitmap's number. */
 typedef struct {
     Strip *table;
     int32_t *renamed;
 } Bitmaps;
+
+/* The ranks of a block's lanes. */
+static const uint32_t *find_ranks(const Attribute *attribute, int64_t low, int64_t lanes, uint32_t *restrict ranks)
+{
+    if (!attribute->table)
+        return attribute->ranks + low;
+    for (int64_t lane = 0; lane < lanes; lane++)
+        ranks[lane] = attribute->table[attribute->keys[low + lane]];
+    return ranks;
+}
 
 /* Numbers the ranks of a block that occur; bitmaps are then as many as rows at most, whatever the constants. */
 static int64_t rename_ranks(int64_t cuts, const uint32_t *ranks, int64_t lanes, int32_t *renamed)
@@ -39,8 +49,10 @@ static int64_t rename_ranks(int64_t cuts, const uint32_t *ranks, int64_t lanes, 
 
 static void cumulate(const Attribute *attribute, int64_t low, int64_t words, Bitmaps *bitmaps)
 {
-    const uint32_t *ranks = attribute->ranks + low * 64;
-    int64_t lanes = words * 64, present = rename_ranks(attribute->cuts, ranks, lanes, bitmaps->renamed);
+    uint32_t looked_up[STRIP * 64];
+    int64_t lanes = words * 64;
+    const uint32_t *ranks = find_ranks(attribute, low * 64, lanes, looked_up);
+    int64_t present = rename_ranks(attribute->cuts, ranks, lanes, bitmaps->renamed);
     Strip *table = bitmaps->table;
     memset(table, 0, (size_t)(present + 2) * sizeof *table);
     for (int64_t lane = 0; lane < lanes; lane++)
@@ -98,11 +110,14 @@ static int select_rows(
     return any != 0;
 }
 
-/* The cells of a block: `begins[i]` is the word at which cell `numbers[i]` begins. */
+enum { VECTOR = 8, FEW_CELLS = 8 };
+
+/* The cells of a block: `begins[i]` is the word at which cell `numbers[i]` begins; of few cells, `inside[i]` its words. */
 typedef struct {
     int64_t count;
     int64_t numbers[STRIP];
     int begins[STRIP + 1];
+    Strip inside[FEW_CELLS];
 } Cells;
 
 static void cells_of(const Layout *layout, int64_t low, int64_t words, int64_t *cell, Cells *cells)
@@ -118,6 +133,9 @@ static void cells_of(const Layout *layout, int64_t low, int64_t words, int64_t *
         cells->numbers[cells->count++] = at - layout->first;
     }
     cells->begins[cells->count] = STRIP;
+    for (int64_t i = 0; cells->count <= FEW_CELLS && i < cells->count; i++)
+        for (int word = 0; word < STRIP; word++)
+            cells->inside[i][word] = word >= cells->begins[i] && word < cells->begins[i + 1] ? UINT64_MAX : 0;
 }
 
 static void add_by_cell(const uint64_t *restrict by_word, const Cells *cells, int64_t *restrict into)
@@ -158,6 +176,7 @@ static void find_ends(
 /* The slices of a sum in a block, and the least number of each word as two halves. */
 typedef struct {
     int64_t width;
+    int has_low, has_high;
     Strip *slices;
     Strip low, high;
 } Slices;
@@ -174,29 +193,34 @@ static void slice_block(const Total *total, int64_t low, int64_t words, Slices *
     }
     memset(slices->low, 0, sizeof(Strip));
     memset(slices->high, 0, sizeof(Strip));
+    uint64_t bases = 0;
     if (total->bases)
         for (int64_t word = 0; word < words; word++) {
             slices->low[word] = total->bases[low + word] & 0xFFFFFFFFu;
             slices->high[word] = total->bases[low + word] >> 32;
+            bases |= total->bases[low + word];
         }
+    slices->has_low = (bases & 0xFFFFFFFFu) != 0;
+    slices->has_high = bases >> 32 != 0;
 }
 
 static void add_sums(
-    const uint64_t *restrict held, const uint64_t *restrict ones, const Total *total, const Slices *slices,
-    const Cells *cells, int64_t *low, int64_t *high)
+    const uint64_t *restrict held, const uint64_t *restrict ones, const Slices *slices, const Cells *cells, int64_t *low,
+    int64_t *high)
 {
-    Strip sums;
+    Strip sums = {0};
     int64_t halves = slices->width < 32 ? slices->width : 32;
-    for (int word = 0; word < STRIP; word++)
-        sums[word] = ones[word] * slices->low[word];
+    if (slices->has_low)
+        for (int word = 0; word < STRIP; word++)
+            sums[word] = (uint64_t)(uint32_t)ones[word] * (uint32_t)slices->low[word];
     for (int64_t bit = 0; bit < halves; bit++)
         for (int word = 0; word < STRIP; word++)
             sums[word] += (uint64_t)__builtin_popcountll(held[word] & slices->slices[bit][word]) << bit;
     add_by_cell(sums, cells, low);
-    if (slices->width <= 32 && !total->bases)
+    if (slices->width <= 32 && !slices->has_high)
         return;
     for (int word = 0; word < STRIP; word++)
-        sums[word] = ones[word] * slices->high[word];
+        sums[word] = (uint64_t)(uint32_t)ones[word] * (uint32_t)slices->high[word];
     for (int64_t bit = 32; bit < slices->width; bit++)
         for (int word = 0; word < STRIP; word++)
             sums[word] += (uint64_t)__builtin_popcountll(held[word] & slices->slices[bit][word]) << (bit - 32);
@@ -240,9 +264,10 @@ static void release(const Fold *fold, Scratch *scratch)
 static int reserve(const Fold *fold, Scratch *scratch)
 {
     scratch->bitmaps = calloc((size_t)fold->attribute_count + 1, sizeof *scratch->bitmaps);
-    scratch->slices = calloc((size_t)fold->total_count + 1, sizeof *scratch->slices);
+    scratch->slices = aligned_alloc(64, (size_t)(fold->total_count + 1) * sizeof *scratch->slices);
     if (!scratch->bitmaps || !scratch->slices)
         return 0;
+    memset(scratch->slices, 0, (size_t)(fold->total_count + 1) * sizeof *scratch->slices);
     for (int64_t i = 0; i < fold->attribute_count; i++) {
         int64_t most = fold->attributes[i].cuts + 1;
         most = (most < STRIP * 64 ? most : STRIP * 64) + 2;
@@ -287,8 +312,7 @@ static void fold_block(const Fold *fold, const Scratch *scratch, int64_t low, in
                 find_ends(rows, cells, low * 64, kind->first + row, kind->last + row);
             for (int64_t i = 0; i < fold->total_count; i++)
                 if (fold->totals[i].kind == k)
-                    add_sums(rows, ones, fold->totals + i, scratch->slices + i, cells,
-                             fold->totals[i].low + row, fold->totals[i].high + row);
+                    add_sums(rows, ones, scratch->slices + i, cells, fold->totals[i].low + row, fold->totals[i].high + row);
             for (int64_t i = 0; i < fold->double_count; i++)
                 if (fold->doubles[i].kind == k)
                     add_doubles(rows, cells, fold->doubles[i].values + low * 64, fold->doubles[i].sums + row);

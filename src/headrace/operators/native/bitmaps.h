@@ -14,9 +14,10 @@ typedef struct {
     int64_t first, cells;
 } Layout;
 
-/* `ranks` by lane: 0..cuts of values, cuts + 2 of NULL. */
+/* Ranks are 0..cuts of values, cuts + 2 of NULL: that of a lane is table[keys[lane]], or without a table ranks[lane]. */
 typedef struct {
-    const uint32_t *ranks;
+    const uint16_t *keys;
+    const uint32_t *table, *ranks;
     int64_t cuts;
 } Attribute;
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.native.arrays import Arrays
 from headrace.operators.native.library import library, widest
 
 _LONG = ctypes.c_int64
@@ -65,11 +66,15 @@ class Counted:
 
 
 class _Layout(ctypes.Structure):
-    _fields_ = [("mask", _POINTER), ("starts", _POINTER), ("first", _LONG), ("cells", _LONG)]
+    _fields_ = [
+        *((name, _POINTER) for name in ("mask", "starts")),
+        ("first", _LONG),
+        ("cells", _LONG),
+    ]
 
 
 class _Attribute(ctypes.Structure):
-    _fields_ = [("ranks", _POINTER), ("cuts", _LONG)]
+    _fields_ = [*((name, _POINTER) for name in ("keys", "table", "ranks")), ("cuts", _LONG)]
 
 
 class _Queries(ctypes.Structure):
@@ -104,32 +109,11 @@ class _Fold(ctypes.Structure):
     ]
 
 
-class Arrays:
-    """Arrays that a call holds: each as a pointer, alive as long as this is."""
-
-    def __init__(self) -> None:
-        self._held: list[object] = []
-
-    def pointer(self, array: np.ndarray | None, kind: type[np.generic]) -> int | None:
-        """The address of an array of this kind, of a copy if it has another or is not contiguous."""
-        if array is None:
-            return None
-        ready = np.ascontiguousarray(array, kind)
-        self._held.append(ready)
-        return ready.ctypes.data
-
-    def structures(self, kind: type[ctypes.Structure], items: Sequence[ctypes.Structure]) -> int:
-        """The address of an array of structures."""
-        ready = (kind * max(len(items), 1))(*items)
-        self._held.append(ready)
-        return ctypes.addressof(ready)
-
-
 def fold(
     mask: np.ndarray,
     starts: Ints,
     cells: range,
-    ranks: Sequence[tuple[np.ndarray, int]],
+    ranks: Sequence[tuple[np.ndarray, np.ndarray | None, int]],
     factors: Factors,
     kinds: Sequence[Kind],
     totals: Sequence[Total],
@@ -138,7 +122,8 @@ def fold(
     """Fold the words of some cells, for all queries of `factors`: per kind its `Counted`, per total (low, high) with
     low + 2^32 high the sum, or (sum,) of doubles; each of shape (queries, cells).
 
-    `ranks` of each attribute by lane, with the number of its cuts; `width` is that of `library.widest`, or less. Raises
+    `ranks` of each attribute are keys by lane, a table of the rank of each key (None: the keys are ranks), and the number
+    of cuts; `width` is that of `library.widest`, or less. Raises
     `MemoryError`.
     """
     loaded = library()
@@ -152,7 +137,7 @@ def fold(
     pairs = list(zip(totals, sums, strict=True))
     integers = [_integers(total, into, held) for total, into in pairs if total.slices is not None]
     doubles = [_doubles(total, into, held) for total, into in pairs if total.slices is None]
-    attributes = [_Attribute(held.pointer(at, np.uint32), cuts) for at, cuts in ranks]
+    attributes = [_attribute(*of, held) for of in ranks]
     structures = [
         _Kind(
             held.pointer(kind.valid, np.uint64),
@@ -161,7 +146,12 @@ def fold(
         for kind, into in zip(kinds, counted, strict=True)
     ]
     request = _Fold(
-        _Layout(held.pointer(mask, np.uint64), held.pointer(starts, np.int64), cells.start, len(cells)),
+        _Layout(
+            held.pointer(mask, np.uint64),
+            held.pointer(starts, np.int64),
+            cells.start,
+            len(cells),
+        ),
         _queries(factors, held),
         len(attributes),
         len(structures),
@@ -175,6 +165,12 @@ def fold(
     if not loaded.headrace_fold(ctypes.byref(request), widest() if width is None else width):
         raise MemoryError("no memory for the bitmaps of a block")
     return counted, sums
+
+
+def _attribute(keys: np.ndarray, table: np.ndarray | None, cuts: int, held: Arrays) -> _Attribute:
+    if table is None:
+        return _Attribute(None, None, held.pointer(keys, np.uint32), cuts)
+    return _Attribute(held.pointer(keys, np.uint16), held.pointer(table, np.uint32), None, cuts)
 
 
 def _counted(kind: Kind, shape: tuple[int, int]) -> Counted:

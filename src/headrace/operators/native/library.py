@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import ctypes
 
 FILE: Final = Path(__file__).with_name("kernels.bin")
 
@@ -17,7 +19,11 @@ def library() -> ctypes.CDLL | None:
     A checkout that is imported without being installed has none. Raises `OSError` if the file is there and cannot be
     loaded.
     """
-    return ctypes.CDLL(str(FILE)) if FILE.exists() else None
+    if not FILE.exists():
+        return None
+    from ctypes import CDLL  # noqa: PLC0415 - with the first batch, not with a short command
+
+    return CDLL(str(FILE))
 
 
 @cache

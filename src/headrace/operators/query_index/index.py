@@ -20,6 +20,7 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.native.library import library
 from headrace.operators.query_index.boxes import by_row
 from headrace.operators.query_index.boxes.box_index import Part, compiled
 from headrace.operators.query_index.boxes.by_column import Plan, Words, planned
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 _OUTGROWN: Final = 0.1
 _WORTH_A_PART: Final = 32
+_WORTH_HISTOGRAMS: Final = 256
+"""Queries for each attribute that are worth a part of their own, which histograms can fold, where the kernel of bitmaps was
+built: fewer cost less in one part with the others, whose bitmaps of rows by rank they read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,9 @@ class Side:
         """The queries without residual; those of one attribute separately, if there are many, since they cost less."""
         forms = [(e.slot.number, e.form) for e in self.entries if e.form.residual is None]
         single = [form for form in forms if len(form[1].boxes) == 1 and len(form[1].boxes[0]) <= 1]
-        if not _WORTH_A_PART <= len(single) < len(forms):
+        named = {attribute for _, form in single for box in form.boxes for attribute in box}
+        least = _WORTH_A_PART if library() is None else _WORTH_HISTOGRAMS * max(1, len(named))
+        if not least <= len(single) < len(forms):
             return (Compiled(compiled(forms)),)
         others = [form for form in forms if len(form[1].boxes) != 1 or len(form[1].boxes[0]) > 1]
         return Compiled(compiled(others)), Compiled(compiled(single))

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.native import lanes as kernel
 from headrace.operators.query_index.boxes.by_column import LANES, Words
 from headrace.operators.query_index.matching.prepare import words_of
 from headrace.operators.shared_aggregation.lanes import Block
@@ -51,7 +52,7 @@ class Short:
         with np.errstate(over="ignore"):
             return Short((values - np.int64(least)).view(np.uint64).astype(kind), least)
 
-    def taken(self, rows: Ints) -> Short:
+    def taken(self, rows: np.ndarray) -> Short:
         """Those of some rows."""
         return Short(self.numbers[rows], self.least)
 
@@ -66,7 +67,17 @@ class BitSlices:
     least: int
     bases: Words | None
     widths: Ints
-    slices: tuple[Words, ...]
+    slices: Words
+
+    @staticmethod
+    def compiled(values: Ints, row: np.ndarray, valid: Words) -> BitSlices:
+        """What `of` gives, by the kernel: of the integers of a batch, the row in each lane and the valid lanes."""
+        least = int(values.min()) if len(values) else 0
+        by_lane, lowest, above, plain = kernel.numbers(values, row, valid, least)
+        bases: Words | None = lowest
+        if float((plain - above).mean() if len(plain) else 0) < _WORTH_IT:
+            bases, above = None, plain
+        return BitSlices(least, bases, above, kernel.slices(by_lane, bases, valid, int(above.max(initial=0))))
 
     @staticmethod
     def of(column: Short, valid: np.ndarray) -> BitSlices:
@@ -89,7 +100,7 @@ class BitSlices:
             column.least,
             bases,
             widths,
-            tuple(words_of((flat >> by_word.dtype.type(bit)) & unit) for bit in bits),
+            _stacked([words_of((flat >> by_word.dtype.type(bit)) & unit) for bit in bits], len(widths)),
         )
 
     def of_block(self, block: Block) -> BlockBitSlices:
@@ -134,6 +145,12 @@ class BlockBitSlices:
                 total += np.left_shift(ones, shift, dtype=np.uint16)
             _add(low, high, block.sums(total.astype(np.float32)), base)
         return low, high
+
+
+def _stacked(bitmaps: list[Words], words: int) -> Words:
+    """Bitmaps one below the other: (bitmaps, words)."""
+    stacked: Words = np.array(bitmaps, np.uint64).reshape(len(bitmaps), words)
+    return stacked
 
 
 def _widths(by_word: np.ndarray) -> Ints:

@@ -10,6 +10,8 @@ import numpy as np
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.native.lanes import picked
+from headrace.operators.native.library import library
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Count, Extreme, Sum
 from headrace.operators.query_index.boxes.by_column import Words
@@ -39,12 +41,20 @@ class PassColumn:
 class Pass:
     """A layout of the batch and what is aggregated over it, in the order of lanes, for all parts of the index.
 
-    `lane_of` a row is set if single rows are patched.
+    `lane_of` a row is set if single rows are patched. `keys` are those of attributes that were read, in the order of lanes,
+    by the identity of the array, which the batch keeps alive.
     """
 
     lanes: Lanes
     columns: list[PassColumn]
     lane_of: Ints | None
+    keys: dict[int, np.ndarray]
+
+    def by_lane(self, keys: np.ndarray) -> np.ndarray:
+        """The keys, or ranks, of an attribute in the order of lanes: made once for all parts that name it."""
+        if id(keys) not in self.keys:
+            self.keys[id(keys)] = picked(keys, self.lanes.row)
+        return self.keys[id(keys)]
 
 
 def passes(fold_input: FoldInput) -> list[tuple[PartialColumn, ...]]:
@@ -65,22 +75,38 @@ def passes(fold_input: FoldInput) -> list[tuple[PartialColumn, ...]]:
     return [(*additive, *first), *others]
 
 
-def laid(batch: Prepared, fold_input: FoldInput, partial_columns: tuple[PartialColumn, ...]) -> Pass:
-    """The batch laid out for these partials."""
+def laid(
+    batch: Prepared,
+    fold_input: FoldInput,
+    partial_columns: tuple[PartialColumn, ...],
+    *,
+    compiled: bool = True,
+) -> Pass:
+    """The batch laid out for these partials; `compiled`: by the kernels, where they were built."""
     values, exact = _sorting(fold_input, partial_columns)
-    lanes = laid_out(fold_input.codes, fold_input.count, values, exact=exact)
-    real = np.unpackbits(lanes.mask.view(np.uint8), bitorder="little").view(bool)
+    lanes = laid_out(
+        fold_input.codes, fold_input.count, values, exact=exact, sizes=fold_input.sizes, compiled=compiled
+    )
     lane_of = None
     if batch.patches:
         lane_of = np.empty(fold_input.rows, np.int64)
-        there = np.flatnonzero(real)
+        there = np.flatnonzero(_truths(lanes.mask))
         lane_of[lanes.row[there]] = there
     kinds: dict[object, int] = {}
     return Pass(
         lanes,
-        [_column(partial_column, fold_input, lanes, real, kinds) for partial_column in partial_columns],
+        [
+            _column(partial_column, fold_input, lanes, kinds, compiled=compiled)
+            for partial_column in partial_columns
+        ],
         lane_of,
+        {},
     )
+
+
+def _truths(words: Words) -> np.ndarray:
+    """A bitmap as truth values by lane."""
+    return np.unpackbits(words.view(np.uint8), bitorder="little").view(bool)
 
 
 def _sorting(
@@ -92,7 +118,7 @@ def _sorting(
             return fold_input.arguments[partial_column].values, True
     for partial_column in partial_columns:
         if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
-            return _integers(partial_column, fold_input.arguments[partial_column].values)[-1], False
+            return fold_input.integers(partial_column)[-1], False
     return None, False
 
 
@@ -100,31 +126,29 @@ def _column(
     partial_column: PartialColumn,
     fold_input: FoldInput,
     lanes: Lanes,
-    real: np.ndarray,
     kinds: dict[object, int],
+    *,
+    compiled: bool,
 ) -> PassColumn:
-    argument, counted, valid = fold_input.arguments[partial_column], real, None
-    if argument.valid is not None:
-        counted = real & argument.valid[lanes.row]
-        valid = words_of(counted)
+    valid, there = None, fold_input.valid(partial_column)
+    if there is not None:
+        valid = words_of(there[lanes.row]) & lanes.mask
+    counted = lanes.mask if valid is None else valid
     kind = kinds.setdefault(None if valid is None else partial_column.expression, len(kinds))
     slices: tuple[BitSlices, ...] = ()
     values = None
     if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
-        columns = (
-            Short.of(integers).taken(lanes.row) for integers in _integers(partial_column, argument.values)
-        )
-        slices = tuple(BitSlices.of(integers, counted) for integers in columns)
+        columns = fold_input.integers(partial_column)
+        if compiled and library() is not None:
+            slices = tuple(BitSlices.compiled(integers, lanes.row, counted) for integers in columns)
+        else:
+            shorts = (Short.of(integers).taken(lanes.row) for integers in columns)
+            slices = tuple(BitSlices.of(integers, _truths(counted)) for integers in shorts)
     elif not isinstance(partial_column.partial, Count):
-        values = argument.values[lanes.row]
-        values = np.where(counted, values, 0.0) if isinstance(partial_column.partial, Sum) else values
+        values = fold_input.arguments[partial_column].values[lanes.row]
+        values = (
+            np.where(_truths(counted), values, 0.0) if isinstance(partial_column.partial, Sum) else values
+        )
     return PassColumn(
         partial_column, fold_input.partial_columns.index(partial_column), kind, valid, slices, values
     )
-
-
-def _integers(partial_column: PartialColumn, values: np.ndarray) -> list[Ints]:
-    """The integers that are summed separately: limbs, those of a BIGINT as one number."""
-    if partial_column.encoding == "limbs2":
-        return [(values[:, 1] << 32) | values[:, 0]]
-    return [values] if values.ndim == 1 else [values[:, limb] for limb in range(values.shape[1])]

@@ -47,7 +47,7 @@ def fold(
     compiled = batch.parts[number]
     slots = compiled.part.slots
     live = ~np.isin(slots, np.array(sorted(batch.dead), np.int64))
-    ranks = [[at[pass_.lanes.row] for at in batch.at[number]] for pass_ in laid_passes]
+    ranks = batch.ranks[number]
     step = max(1, _CELLS // max(len(slots), 1))
     for first in range(0, fold_input.count, step):
         cells = range(first, min(fold_input.count, first + step))
@@ -55,11 +55,11 @@ def fold(
             partial_column.partial.identity((len(slots), len(cells)))
             for partial_column in fold_input.partial_columns
         ]
-        for pass_, at in zip(laid_passes, ranks, strict=True):
+        for pass_ in laid_passes:
             if compiled_bitmaps.takes(pass_):
-                compiled_bitmaps.add(compiled, at, pass_, cells, dense)
+                compiled_bitmaps.add(compiled, ranks, pass_, cells, dense)
             else:
-                add(batch, number, at, pass_, cells, dense)
+                add(batch, number, [here.of(pass_.lanes.row) for here in ranks], pass_, cells, dense)
         dense[0][0][~live] = 0
         yield occupied(dict(zip(fold_input.partial_columns, dense, strict=True)), slots, first, fold_input)
 

@@ -13,6 +13,7 @@ from headrace.operators.base.group_codes import Ints
 from headrace.operators.native import bitmaps as kernel
 from headrace.operators.native.library import library
 from headrace.operators.partials.partial import Cells, Count, Extreme
+from headrace.operators.query_index.boxes.cut_ranks import Ranks
 from headrace.operators.query_index.index import Compiled
 from headrace.operators.shared_aggregation.bitmap_passes import Pass, PassColumn
 
@@ -26,14 +27,14 @@ def takes(pass_: Pass) -> bool:
 
 def add(
     compiled: Compiled,
-    at: Sequence[np.ndarray],
+    ranks: Sequence[Ranks],
     pass_: Pass,
     cells: range,
     dense: Sequence[Cells],
     width: int | None = None,
 ) -> None:
-    """Combine the partials of the cells into `dense`, by number of partial, shape (queries, cells); `at` are the ranks of
-    the part's attributes by lane.
+    """Combine the partials of the cells into `dense`, by number of partial, shape (queries, cells); `ranks` are
+    those of the part's attributes by row.
     """
     kinds: dict[int, kernel.Kind] = {}
     totals = [_totals(column) for column in pass_.columns]
@@ -41,15 +42,15 @@ def add(
         ends = isinstance(column.partial_column.partial, Extreme)
         known = kinds.get(column.kind)
         kinds[column.kind] = kernel.Kind(column.valid, ends or (known is not None and known.ends))
-    ranks = [
-        (here, attribute.blank - 1) for here, attribute in zip(at, compiled.part.attributes, strict=True)
-    ]
     lanes = pass_.lanes
     counted, sums = kernel.fold(
         lanes.mask,
         lanes.starts,
         cells,
-        ranks,
+        [
+            (pass_.by_lane(here.keys), here.table, attribute.blank - 1)
+            for here, attribute in zip(ranks, compiled.part.attributes, strict=True)
+        ],
         compiled.factors,
         [kinds[number] for number in range(len(kinds))],
         [total for of_column in totals for total in of_column],
@@ -64,14 +65,7 @@ def add(
 
 def _totals(column: PassColumn) -> list[kernel.Total]:
     if column.slices:
-        return [
-            kernel.Total(column.kind, np.stack(part.slices), part.widths, part.bases)
-            if part.slices
-            else kernel.Total(
-                column.kind, np.empty((0, len(part.widths)), np.uint64), part.widths, part.bases
-            )
-            for part in column.slices
-        ]
+        return [kernel.Total(column.kind, part.slices, part.widths, part.bases) for part in column.slices]
     if isinstance(column.partial_column.partial, Count | Extreme):
         return []
     return [kernel.Total(column.kind, doubles=column.values)]

@@ -44,7 +44,7 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:
     part = batch.parts[number].part
     special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
     everywhere = np.ones(part.queries, bool)
-    for attribute, at in zip(part.attributes, batch.at[number], strict=True):
+    for attribute, at in zip(part.attributes, batch.at(number), strict=True):
         everywhere[attribute.boxes] = False
         cells = at.astype(np.int64) * fold_input.count + fold_input.codes
         running = {

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.native.lanes import lay
+from headrace.operators.native.library import library
 from headrace.operators.query_index.boxes.by_column import BLOCK_WORDS, LANES, Words
-from headrace.operators.query_index.matching.prepare import words_of
 
 _SHORT: Final = 1 << 16
 """Ranges below this are sorted digit by digit: a tenth of the time."""
@@ -29,7 +30,7 @@ _LEAST_BITS: Final = 3
 class Lanes:
     """`row[lane]` is the row in a lane, 0 in empty ones, which are not in `mask`; cell c has words starts[c]..starts[c+1]."""
 
-    row: Ints
+    row: npt.NDArray[np.uint32]
     mask: Words
     starts: Ints
 
@@ -62,28 +63,57 @@ class Block:
         return (numbers @ self.belongs).astype(np.int64)
 
 
-def laid_out(codes: Ints, count: int, values: np.ndarray | None = None, *, exact: bool = True) -> Lanes:
-    """Arrange rows by cell; within a cell by `values` (NaN last; not `exact`: approximately), or in input order."""
-    narrow = codes.astype(np.uint16) if count <= _SHORT else codes
+def laid_out(
+    codes: Ints,
+    count: int,
+    values: np.ndarray | None = None,
+    *,
+    exact: bool = True,
+    sizes: Ints | None = None,
+    compiled: bool = True,
+) -> Lanes:
+    """Arrange rows by cell; within a cell by `values` (NaN last; not `exact`: approximately), or in input order.
+
+    `sizes` are the rows of each cell, if they were counted already; `compiled`: by the kernel, where it was built.
+    """
     spare = 16 - max(count - 1, 0).bit_length()
     if values is not None and not exact and values.dtype == np.int64 and spare < _LEAST_BITS:
         values = None
-    if values is None:
-        order = np.argsort(narrow, kind="stable")
-    elif values.dtype == np.int64 and not exact:
-        order = np.argsort((narrow << np.uint16(spare)) | _leading(values, spare), kind="stable")
+    sizes = np.bincount(codes, minlength=count) if sizes is None else sizes
+    starts = np.r_[0, np.cumsum(-(-sizes // LANES))].astype(np.int64)
+    by_counting = values is None or (values.dtype == np.int64 and not exact)
+    if compiled and by_counting and library() is not None:
+        row = lay(codes, starts, values, spare)
     else:
-        order = _by_value(values)
-        order = order[np.argsort(narrow[order], kind="stable")]
-    rows = np.bincount(codes, minlength=count)
-    starts = np.r_[0, np.cumsum(-(-rows // LANES))].astype(np.int64)
-    first = np.r_[0, np.cumsum(rows)[:-1]]
-    lane = np.arange(len(codes)) + np.repeat(starts[:-1] * LANES - first, rows)
-    row = np.zeros(int(starts[-1]) * LANES, np.int64)
-    row[lane] = order
-    real = np.zeros(len(row), bool)
-    real[lane] = True
-    return Lanes(row, words_of(real), starts)
+        row = _laid(_order(codes, count, values, spare, exact=exact), sizes, starts)
+    return Lanes(row, _mask(sizes, starts), starts)
+
+
+def _laid(order: Ints, sizes: Ints, starts: Ints) -> npt.NDArray[np.uint32]:
+    """Rows in order, from a new word on in each cell."""
+    first = np.r_[0, np.cumsum(sizes)[:-1]]
+    row = np.zeros(int(starts[-1]) * LANES, np.uint32)
+    row[np.arange(len(order)) + np.repeat(starts[:-1] * LANES - first, sizes)] = order
+    return row
+
+
+def _mask(sizes: Ints, starts: Ints) -> Words:
+    """All lanes, but for those after the last row of each cell."""
+    mask = np.full(int(starts[-1]), ~np.uint64(0))
+    unfilled = np.flatnonzero(sizes % LANES)
+    mask[starts[unfilled + 1] - 1] >>= (LANES - sizes[unfilled] % LANES).astype(np.uint64)
+    return mask
+
+
+def _order(codes: Ints, count: int, values: np.ndarray | None, spare: int, *, exact: bool) -> Ints:
+    """The rows in the order of lanes."""
+    narrow = codes.astype(np.uint16) if count <= _SHORT else codes
+    if values is None:
+        return np.argsort(narrow, kind="stable")
+    if values.dtype == np.int64 and not exact:
+        return np.argsort((narrow << np.uint16(spare)) | _leading(values, spare), kind="stable")
+    order = _by_value(values)
+    return order[np.argsort(narrow[order], kind="stable")]
 
 
 def _by_value(values: np.ndarray) -> Ints:
@@ -104,9 +134,9 @@ def _leading(values: Ints, bits: int) -> npt.NDArray[np.uint16]:
     return above.astype(np.uint16)
 
 
-def words_needed(codes: Ints, count: int) -> int:
-    """The number of words of a layout: rows / 64 and half a word for each cell."""
-    return int((-(-np.bincount(codes, minlength=count) // LANES)).sum())
+def words_needed(sizes: Ints) -> int:
+    """The number of words of a layout, from the rows of each cell: rows / 64 and half a word for each cell."""
+    return int((-(-sizes // LANES)).sum())
 
 
 def blocks(lanes: Lanes, first: int, stop: int) -> Iterator[Block]:

@@ -110,7 +110,7 @@ def _by_size(pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _probed(batch: Prepared, number: int) -> Iterator[tuple[Ints, Ints]]:
-    part, at = batch.parts[number].part, batch.at[number]
+    part, at = batch.parts[number].part, batch.at(number)
     if are_few(part, batch.rows):
         queries, rows = np.nonzero(compared(part, at, batch.rows))
         yield rows, queries
@@ -120,7 +120,7 @@ def _probed(batch: Prepared, number: int) -> Iterator[tuple[Ints, Ints]]:
 
 def _from_bitmaps(batch: Prepared, number: int) -> Iterator[tuple[Ints, Ints]]:
     compiled = batch.parts[number]
-    for low, high, here, mask in blocks(batch.at[number], batch.rows):
+    for low, high, here, mask in blocks(batch.at(number), batch.rows):
         for tile in tiles_of(compiled.plan, here, mask):
             queries, rows = np.nonzero(truths(tile.words, high - low))
             yield rows + low, queries + tile.low
@@ -131,7 +131,7 @@ def _patched(batch: Prepared, number: int, slot: int) -> np.ndarray:
     compiled = batch.parts[number]
     query = int(np.flatnonzero(compiled.part.slots == slot)[0])
     selected = np.zeros(batch.rows, bool)
-    for low, high, here, mask in blocks(batch.at[number], batch.rows):
+    for low, high, here, mask in blocks(batch.at(number), batch.rows):
         for tile in tiles_of(compiled.plan, here, mask):
             if tile.low <= query < tile.high:
                 selected[low:high] = truths(tile.words[query - tile.low], high - low)

@@ -4,7 +4,8 @@ query, pane and group that has rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -12,18 +13,18 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Expression
 from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer
-from headrace.operators.base.group_codes import Ints
+from headrace.operators.base.group_codes import Ints, as_int64
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Argument, Cells, Column, concatenate
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FoldInput:
     """Rows by cell, and what is aggregated.
 
     `codes[row]` in 0..count-1 is the row's (pane, group), as `block_codes.by_block_and_group` numbers them; `arguments`
-    the batch's values for each partial. The first of `partial_columns` counts rows.
+    the batch's values for each partial, `values` those of each expression. The first of `partial_columns` counts rows.
     """
 
     codes: Ints
@@ -31,11 +32,58 @@ class FoldInput:
     partial_columns: tuple[PartialColumn, ...]
     arguments: Mapping[PartialColumn, Argument]
     dictionaries: Mapping[PartialColumn, pa.Array]
+    values: Mapping[Expression, pa.Array]
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(self.codes)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """The rows of each cell."""
+        return np.bincount(self.codes, minlength=self.count)
+
+    def valid(self, partial_column: PartialColumn) -> np.ndarray | None:
+        """Which rows a partial counts; None for all."""
+        expression = partial_column.expression
+        if expression is None or not self.values[expression].null_count:
+            return None
+        return self.arguments[partial_column].valid
+
+    def integers(self, partial_column: PartialColumn) -> list[Ints]:
+        """The integers of an exact sum that are summed separately: limbs, those of a BIGINT as one number."""
+        if partial_column.encoding in ("int", "limbs2") and partial_column.expression is not None:
+            return [as_int64(self.values[partial_column.expression])]
+        values = self.arguments[partial_column].values
+        return [values] if values.ndim == 1 else [values[:, limb] for limb in range(values.shape[1])]
+
+
+class _Arguments(Mapping[PartialColumn, Argument]):
+    """The values of partials as `lift` takes them, each made on first use: bitmaps need none of most."""
+
+    def __init__(
+        self,
+        partial_columns: Sequence[PartialColumn],
+        values: Mapping[Expression, pa.Array],
+        dictionaries: Mapping[PartialColumn, pa.Array],
+    ) -> None:
+        self._partial_columns, self._values, self._dictionaries = partial_columns, values, dictionaries
+        self._ready = dict[PartialColumn, Argument]()
+
+    def __getitem__(self, partial_column: PartialColumn) -> Argument:
+        if partial_column not in self._ready:
+            values = None if partial_column.expression is None else self._values[partial_column.expression]
+            self._ready[partial_column] = at_rest.argument(
+                partial_column, values, self._dictionaries.get(partial_column)
+            )
+        return self._ready[partial_column]
+
+    def __iter__(self) -> Iterator[PartialColumn]:
+        return iter(self._partial_columns)
+
+    def __len__(self) -> int:
+        return len(self._partial_columns)
 
 
 def fold_input_of(
@@ -45,15 +93,14 @@ def fold_input_of(
     count: int,
 ) -> FoldInput:
     """The input from evaluated arguments, as `aggregate_calls.lift` takes them."""
-    ready: dict[PartialColumn, Argument] = {}
     dictionaries: dict[PartialColumn, pa.Array] = {}
     for partial_column in partial_columns:
         values = arguments[partial_column.expression] if partial_column.expression is not None else None
         if (dictionary := at_rest.dictionary_of(partial_column, values)) is not None:
             dictionaries[partial_column] = dictionary
-        ready[partial_column] = at_rest.argument(partial_column, values, dictionaries.get(partial_column))
     assert partial_columns[0] == at_rest.rows_partial()
-    return FoldInput(codes, count, tuple(partial_columns), ready, dictionaries)
+    ready = _Arguments(partial_columns, arguments, dictionaries)
+    return FoldInput(codes, count, tuple(partial_columns), ready, dictionaries, arguments)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

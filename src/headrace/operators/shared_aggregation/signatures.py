@@ -58,7 +58,7 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:
     compiled = batch.parts[number]
     slots = compiled.part.slots
     special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
-    row_signatures = signatures(compiled, batch.at[number], fold_input.rows)
+    row_signatures = signatures(compiled, batch.at(number), fold_input.rows)
     row_signatures.selected[:, np.isin(slots, special)] = False
     codes, present = compact(
         row_signatures.of * fold_input.count + fold_input.codes, row_signatures.count * fold_input.count

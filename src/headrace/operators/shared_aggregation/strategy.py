@@ -66,7 +66,7 @@ def fold(
     batch = prepared(index, columns, fold_input.rows)
     parts, laid_passes = [], list[Pass]()
     used: list[Strategy] = []
-    for number in range(len(batch.at)):
+    for number in range(len(batch.parts)):
         way = strategy or chosen(batch, number, fold_input, is_laid=bool(laid_passes))
         if way not in possible(batch, number, fold_input):
             way = "pairs"
@@ -83,14 +83,15 @@ def chosen(batch: Prepared, number: int, fold_input: FoldInput, *, is_laid: bool
 
     `is_laid`: bitmaps aggregate another part, so the batch is laid out whatever is chosen.
     """
-    part, at = batch.parts[number].part, batch.at[number]
+    part = batch.parts[number].part
     if are_few(part, batch.rows):
         return "probing"
     rows = min(batch.rows, SAMPLE)
     sample = np.linspace(0, batch.rows - 1, rows).astype(np.int64)
     can = possible(batch, number, fold_input)
-    visited = probe(part, [ranks[sample] for ranks in at], rows).candidates * (batch.rows / rows)
-    words = words_needed(fold_input.codes, fold_input.count) * part.boxes
+    at = [ranks.of(sample) for ranks in batch.ranks[number]]
+    visited = probe(part, at, rows).candidates * (batch.rows / rows)
+    words = words_needed(fold_input.sizes) * part.boxes
     by_row, by_word = (25.0, 2.0) if library() is not None else (110.0, 12.0)
     if is_laid:
         by_row = 2.0 * len(part.attributes)
@@ -104,7 +105,7 @@ def chosen(batch: Prepared, number: int, fold_input: FoldInput, *, is_laid: bool
         columns = len(part.attributes) * len(fold_input.partial_columns)
         cost["histograms"] = 5.0 * batch.rows * columns + 2.0 * tables
     if "signatures" in can and rows == SAMPLE:
-        cost |= _by_signature_cost(batch.parts[number], [ranks[sample] for ranks in at], batch.rows)
+        cost |= _by_signature_cost(batch.parts[number], at, batch.rows)
     return min((way for way in cost if way in can), key=lambda way: cost[way])
 
 

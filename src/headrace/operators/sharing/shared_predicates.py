@@ -36,6 +36,7 @@ from headrace.operators.query_index.matching.prepare import Failed
 from headrace.operators.rows.row_pipeline import RowPipeline, joins_of
 from headrace.operators.scalar import Evaluation
 from headrace.operators.shared_aggregation.strategy import fold
+from headrace.operators.sharing.dense_cells import DenseCells, FoldedCells
 from headrace.operators.sharing.shared_panes import LazyScanners, common_panes
 from headrace.operators.sharing.shared_plan import SharedPlan, plan_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -75,20 +76,6 @@ class _Held:
         return sum(column.nbytes for column in self.batch.columns.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Fold:
-    """The cells of one fold by the keys of queries, and the slot of each one's condition."""
-
-    slots: Ints
-    cells: Gathered
-
-    def table(self, layout: Layout) -> pa.Table:
-        """The cells as a table, by their slots first."""
-        codes, cells = pa.array(self.cells.groups.codes), self.cells
-        keys = [pa.array(self.slots), *(key.take(codes) for key in cells.groups.keys)]
-        return layout.table(cells.blocks, keys, cells.slots, cells.answer)
-
-
 @dataclass(slots=True)
 class SharedPredicates:
     """The scanner of several pane aggregates with the same joins and grouping."""
@@ -97,7 +84,7 @@ class SharedPredicates:
     joins: RowPipeline
     scanners: LazyScanners
     """Each query's scanner: for batches on which a join, a key or an argument fails, which may concern only some queries."""
-    folds: list[_Fold] = field(default_factory=list)
+    folds: list[FoldedCells] = field(default_factory=list)
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
     rows_in: int = 0
     held: list[_Held] = field(default_factory=list)
@@ -174,13 +161,9 @@ class SharedPredicates:
             self.plan.index, batch.columns, self.plan.layout.partial_columns, arguments, codes, count
         )
         self._note(batch, folded.failed)
-        cells = folded.cells
-        of_cell = owner[cells.codes]
-        slots = fresh_slots(groups.keys, groups.count, None)[of_cell]
-        by_key = Groups(of_cell, groups.count, groups.keys)
-        gathered = Gathered(starts[pair_panes[cells.codes]], slots, by_key, cells.answer)
-        self.folds.append(_Fold(cells.slots, gathered))
-        self.enough = max(_LEAST_AT_ONCE, _ROWS_A_CELL * cells.rows)
+        slot_of_group = fresh_slots(groups.keys, groups.count, None)
+        self.folds.append(FoldedCells(folded.cells, starts[pair_panes], owner, groups.keys, slot_of_group))
+        self.enough = max(_LEAST_AT_ONCE, _ROWS_A_CELL * folded.cells.rows)
 
     def _note(self, batch: Batch, failed: Mapping[int, Failed]) -> None:
         for slot, rows in failed.items():
@@ -191,14 +174,7 @@ class SharedPredicates:
         """Each query's deltas, as it would have made them alone."""
         self._fold()
         plan, output = self.plan, ScanOutput()
-        slot_of_row, cells = self._cells()
-        order = np.argsort(slot_of_row, kind="stable")
-        edges = np.searchsorted(slot_of_row[order], np.arange(plan.index.next_slot + 1))
-        rows_by_slot = np.bincount(slot_of_row, _row_counts(plan.layout, cells), plan.index.next_slot)
-        for family, indices in plan.families.items():
-            if cells.rows:
-                output.put(f"{family}/open0", self._family(indices, cells, order, edges))
-        rows = rows_by_slot[plan.slots].astype(np.int64).tolist()
+        rows = self._put_cells(output)[plan.slots].astype(np.int64).tolist()
         if not (self.scanners or self.rejected):
             by_count = {rows_kept: Scanned({}, (), self.rows_in, rows_kept) for rows_kept in set(rows)}
             output.add_without_deltas(
@@ -211,10 +187,36 @@ class SharedPredicates:
             output.add(query, self.scanners.joined(query.id, shared))
         return output
 
+    def _put_cells(self, output: ScanOutput) -> np.ndarray:
+        """Put out the cells of each family; returns how many rows passed the condition in each slot."""
+        plan, slots, folds = self.plan, self.plan.index.next_slot, self.folds
+        dense = DenseCells.of(plan.layout, folds, slots) if len(folds) > 1 else None
+        tables = (
+            {} if dense is None else {name: self._of_family(dense, of) for name, of in plan.families.items()}
+        )
+        if dense is None or None in tables.values():
+            slot_of_row, cells = self._cells() if dense is None else dense.gathered()
+            order = np.argsort(slot_of_row, kind="stable")
+            edges = np.searchsorted(slot_of_row[order], np.arange(slots + 1))
+            for family, indices in plan.families.items():
+                if cells.rows and tables.get(family) is None:
+                    tables[family] = self._family(indices, cells, order, edges)
+        for family, table in tables.items():
+            output.put(f"{family}/open0", table)
+        if dense is not None:
+            return dense.rows_by_slot
+        return np.bincount(slot_of_row, _row_counts(plan.layout, cells), slots)
+
+    def _of_family(self, dense: DenseCells, indices: Ints) -> pa.Table | None:
+        """What `_family` makes, where each of the family's panes is one of those of the folds."""
+        example, slots = self.plan.queries[indices[0]], self.plan.slots[indices]
+        numbers, routed = self.plan.numbers[indices], self.plan.routed[indices]
+        return dense.of_family(example.panes, slots, numbers, routed, together((example,)).layouts[0])
+
     def _cells(self) -> tuple[Ints, Gathered]:
         """The cells of all folds, with the slot of each one's condition, and by the keys of queries."""
         if len(self.folds) == 1 and not self.folds[0].cells.answer.dictionaries:
-            return self.folds[0].slots, self.folds[0].cells
+            return self.folds[0].cells.slots, self.folds[0].gathered()
         whole = gather(self.plan.layout, [fold.table(self.plan.layout) for fold in self.folds])
         by_slot, *keys = whole.groups.keys
         slots = by_slot.to_numpy()[whole.groups.codes] if whole.rows else np.empty(0, np.int64)

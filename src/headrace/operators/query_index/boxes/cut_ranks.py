@@ -15,16 +15,16 @@ from headrace.operators.query_index.boxes.box_ranges import rank_type
 from headrace.operators.query_index.predicates.order_keys import absent, keys_of
 from headrace.operators.scalar.values.datum import raw
 
-_NARROW: Final = 1 << 16
+_NARROW: Final = (1 << 16) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
     """The keys of an attribute's values in a batch, which all parts of an index rank among their own cuts.
 
-    With `low`, the least of integers of a small range, `keys` are what these exceed it by, at most `span`, in 16 bits: a
-    wide copy of a column costs more in new pages of memory than all searches. `nulls` is where the attribute is NULL,
-    None if nowhere.
+    With `low`, the least of integers of a small range, `keys` are what these exceed it by, at most `span`, in 16 bits, and
+    `span` + 1 of NULL: a wide copy of a column costs more in new pages of memory than all searches. `nulls` is where the
+    attribute is NULL, None if nowhere.
     """
 
     keys: Ints | pa.Array
@@ -43,23 +43,40 @@ class Keys:
                 above = np.subtract(
                     keys, low, out=np.empty(len(keys), np.uint16), dtype=np.int64, casting="unsafe"
                 )
+                if nulls is not None:
+                    above[nulls] = high - low + 1
                 return Keys(above, nulls, low, high - low)
         return Keys(keys, nulls)
 
 
-def cut_ranks(attribute: AttributeIndex, values: Keys) -> np.ndarray:
-    """How many cuts are at or below each value, as `rank_type`; `attribute.null` where it is NULL."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranks:
+    """The rank of each row, as `rank_type`: `table[keys[row]]`, or without a table `keys[row]`."""
+
+    keys: np.ndarray
+    table: np.ndarray | None = None
+
+    def of(self, rows: np.ndarray | slice) -> np.ndarray:
+        """The ranks of some rows."""
+        keys = self.keys[rows]
+        return keys if self.table is None else self.table.take(keys)
+
+
+def cut_ranks(attribute: AttributeIndex, values: Keys) -> Ranks:
+    """How many cuts are at or below each value; `attribute.null` where it is NULL."""
     narrow = rank_type(attribute)
-    if not isinstance(values.keys, np.ndarray):
-        ranks = _bytes(attribute, values.keys).astype(narrow)
-    elif values.low is None:
-        ranks = np.searchsorted(attribute.cuts, values.keys, side="right").astype(narrow)
-    else:  # one search a value of the range, not one a row
+    if isinstance(values.keys, np.ndarray) and values.low is not None:
+        # one search a value of the range, not one a row
         range_ = np.arange(values.low, values.low + values.span + 1)
-        ranks = np.searchsorted(attribute.cuts, range_, side="right").astype(narrow).take(values.keys)
+        ranks = np.searchsorted(attribute.cuts, range_, side="right").astype(narrow)
+        return Ranks(values.keys, np.append(ranks, narrow(attribute.null)))
+    if isinstance(values.keys, np.ndarray):
+        ranks = np.searchsorted(attribute.cuts, values.keys, side="right").astype(narrow)
+    else:
+        ranks = _bytes(attribute, values.keys).astype(narrow)
     if values.nulls is not None:
         ranks[values.nulls] = attribute.null
-    return ranks
+    return Ranks(ranks)
 
 
 def _bytes(attribute: AttributeIndex, keys: pa.Array) -> Ints:

@@ -76,8 +76,9 @@ def match(
     slots = index.slots
     words = np.zeros((len(slots), -(-rows // LANES)), np.uint64)
     if rows:
-        for number, (compiled, at) in enumerate(zip(batch.parts, batch.at, strict=True)):
-            _fill(words, slots, batch, number, kernel or chosen(compiled.part, at, rows))
+        for number, compiled in enumerate(batch.parts):
+            at = batch.at(number)
+            _fill(words, slots, batch, number, at, kernel or chosen(compiled.part, at, rows))
         _patch(words, slots, batch)
     return Matches(rows, slots, words, batch.failed)
 
@@ -96,8 +97,8 @@ def chosen(part: Part, at: list[Ints], rows: int) -> Kernel:
     return "pairs" if candidates < SPARSE * SAMPLE_ROWS * part.queries else "columns"
 
 
-def _fill(words: Words, slots: Ints, batch: Prepared, number: int, kernel: Kernel) -> None:
-    compiled, at = batch.parts[number], batch.at[number]
+def _fill(words: Words, slots: Ints, batch: Prepared, number: int, at: list[Ints], kernel: Kernel) -> None:
+    compiled = batch.parts[number]
     part = compiled.part
     target = np.searchsorted(slots, part.slots)
     live = np.isin(part.slots, slots)

@@ -19,7 +19,7 @@ from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.box_index import Part
 from headrace.operators.query_index.boxes.by_column import BLOCK_WORDS, LANES, Words, planned, tiles_of
-from headrace.operators.query_index.boxes.cut_ranks import Keys, cut_ranks
+from headrace.operators.query_index.boxes.cut_ranks import Keys, Ranks, cut_ranks
 from headrace.operators.query_index.index import Compiled, Entry, QueryIndex, Side
 from headrace.operators.scalar import Evaluation
 from headrace.operators.scalar.values.datum import column, truth
@@ -38,7 +38,7 @@ class Failed:
 class Prepared:
     """A batch ready to be matched with one version of the index.
 
-    `at[i]` are the ranks of the attributes of `parts[i]`, which hold the queries that boxes decide. `decided` holds for
+    `ranks[i]` are those of the attributes of `parts[i]`, which hold the queries that boxes decide. `decided` holds for
     the slots of queries with a residual the bitmap of rows they select; `patches` for others the rows on which boxes do
     not decide, and the predicate's values there; `failed` the rows on which a query failed. `dead` slots have no query.
     """
@@ -46,11 +46,15 @@ class Prepared:
     index: QueryIndex
     rows: int
     parts: list[Compiled] = field(default_factory=list)
-    at: list[list[np.ndarray]] = field(default_factory=list)
+    ranks: list[list[Ranks]] = field(default_factory=list)
     decided: dict[int, Words] = field(default_factory=dict)
     patches: dict[int, tuple[Ints, np.ndarray]] = field(default_factory=dict)
     failed: dict[int, Failed] = field(default_factory=dict)
     dead: frozenset[int] = frozenset()
+
+    def at(self, number: int) -> list[np.ndarray]:
+        """The ranks of all rows for a part, in place of tables."""
+        return [ranks.of(slice(None)) for ranks in self.ranks[number]]
 
 
 class _Batch:
@@ -64,7 +68,7 @@ class _Batch:
         self._keys: dict[Expression, Keys] = {}
         self._exceptional: dict[tuple[Expression, ...], tuple[Ints, Evaluation]] = {}
 
-    def ranks(self, part: Part) -> list[np.ndarray]:
+    def ranks(self, part: Part) -> list[Ranks]:
         return [cut_ranks(attribute, self._keys_of(attribute.expression)) for attribute in part.attributes]
 
     def _keys_of(self, attribute: Expression) -> Keys:
@@ -104,7 +108,7 @@ def prepared(index: QueryIndex, columns: Mapping[str, pa.Array], rows: int) -> P
     if rows:
         for side in index.sides:
             result.parts += side.plain
-            result.at += [batch.ranks(compiled.part) for compiled in side.plain]
+            result.ranks += [batch.ranks(compiled.part) for compiled in side.plain]
             _decide_residuals(result, batch, side)
         _decide_exceptions(result, batch)
     return result
@@ -162,7 +166,7 @@ def _decide_residuals(decisions: Prepared, batch: _Batch, side: Side) -> None:
 
 
 def _box_matches(part: Part, batch: _Batch) -> dict[int, Words]:
-    at, plan = batch.ranks(part), planned(part)
+    at, plan = [ranks.of(slice(None)) for ranks in batch.ranks(part)], planned(part)
     words = np.empty((part.queries, -(-batch.rows // LANES)), np.uint64)
     for low, _, here, mask in blocks(at, batch.rows):
         for tile in tiles_of(plan, here, mask):

@@ -46,7 +46,7 @@ def route(index: QueryIndex, columns: Mapping[str, pa.Array], rows: int) -> Rout
     for number, compiled in enumerate(batch.parts):
         target = words[:, ends[number] : ends[number + 1]]
         if by_row.fits(compiled.part):
-            for _ in by_row.blocks_of(compiled.part, compiled.tables, batch.at[number], rows, target):
+            for _ in by_row.blocks_of(compiled.part, compiled.tables, batch.at(number), rows, target):
                 pass
         else:
             target[:] = _transposed(batch, number)
@@ -78,7 +78,7 @@ def _packed(selected: np.ndarray) -> Words:
 def _transposed(batch: Prepared, number: int) -> Words:
     compiled = batch.parts[number]
     selected = np.zeros((batch.rows, compiled.part.queries), bool)
-    for low, high, here, mask in blocks(batch.at[number], batch.rows):
+    for low, high, here, mask in blocks(batch.at(number), batch.rows):
         for tile in tiles_of(compiled.plan, here, mask):
             selected[low:high, tile.low : tile.high] = truths(tile.words, high - low).T
     return _packed(selected)

@@ -43,9 +43,9 @@ class Selections:
         if not batch.rows:
             return
         exceptional = _exceptional_rows(batch)
-        for compiled, at in zip(batch.parts, batch.at, strict=True):
+        for number, compiled in enumerate(batch.parts):
             dead = np.isin(compiled.part.slots, list(batch.dead)) if batch.dead else None
-            for rows, queries in _of_part(compiled, at, batch.rows):
+            for rows, queries in _of_part(compiled, batch.at(number), batch.rows):
                 live = slice(None) if dead is None else ~dead[queries]
                 pairs = rows[live], compiled.part.slots[queries[live]]
                 yield pairs if exceptional is None else _without_patched(pairs, exceptional, batch)
