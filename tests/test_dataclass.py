@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.dataclass import dataclass, is_compiled_later
+from headrace.dataclass import _FIRST_OBJECTS, dataclass, is_compiled_later
 
 Item = TypeVar("Item")
 
@@ -390,6 +390,8 @@ def test_constructors_of_equal_kinds_share_code_and_keep_their_names_and_default
     assert (One(5), Other("r")) == (One(5, 1, []), Other("r", "l", {}))
     assert (One(right=2, left=3).left, Other(left="x", right="y").left) == (3, "x")
     assert str(inspect.signature(Other)).startswith("(right: 'str', left: 'str' = 'l', also: ")
+    for _ in range(_FIRST_OBJECTS + 1):
+        One(1), Other("r")
     assert vars(One)["__init__"].__code__.co_code == vars(Other)["__init__"].__code__.co_code
     for kind, missing in ((One, "left"), (Other, "right")):
         with pytest.raises(

@@ -16,7 +16,7 @@ from tests.cli.building import bid, headrace, put, script
 
 PROGRAM = textwrap.dedent(
     """
-    import contextlib, io, os, sys
+    import contextlib, io, os, ssl, sys
     from headrace.cli.main import main
 
     with contextlib.redirect_stdout(io.StringIO()):  # loads all modules, which a stranger may not be able to read

@@ -80,10 +80,11 @@ def archived(hub: Hub, entries: Sequence[Mapping[str, Any]]) -> list[dict[str, A
     """The archive's rows in the order of their positions."""
     files = dict.fromkeys(name for entry in entries for name in entry["files"])
     tables = [pq.read_table(pa.BufferReader(hub.home.store.map(name))) for name in files]
-    rows = pa.concat_tables(
+    read = [
         table.select([POSITION, "k", "v"]).append_column("at", table["at"].cast(pa.int64()))
         for table in tables
-    )
+    ]
+    rows = pa.concat_tables(read, promote_options="default")  # columns may be declared without NULL, or with
     return sorted(rows.to_pylist(), key=lambda row: row[POSITION])
 
 

@@ -20,7 +20,6 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.native.library import library
 from headrace.operators.query_index.boxes import by_row
 from headrace.operators.query_index.boxes.box_index import Part, compiled
 from headrace.operators.query_index.boxes.by_column import Plan, Words, planned
@@ -100,6 +99,8 @@ class Side:
     @cached_property
     def plain(self) -> tuple[Compiled, ...]:
         """The queries without residual; those of one attribute separately, if there are many, since they cost less."""
+        from headrace.operators.native.library import library  # noqa: PLC0415 - with the first conditions
+
         forms = [(e.slot.number, e.form) for e in self.entries if e.form.residual is None]
         single = [form for form in forms if len(form[1].boxes) == 1 and len(form[1].boxes[0]) <= 1]
         named = {attribute for _, form in single for box in form.boxes for attribute in box}

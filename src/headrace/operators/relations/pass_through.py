@@ -6,8 +6,9 @@ Queries that emit the same values are a family, so that a thousand selections ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +20,14 @@ from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family_operator import RowFamilyOperator
 from headrace.operators.families.finishing import emit_by_query
 from headrace.operators.output.changelog import Emitted
+from headrace.operators.output.display import SHARES_STATE
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.rows.row_pipeline import RowStep
 from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
 from headrace.time import Duration
+
+_SHARES: Final = "is scanned and emitted with queries that differ only in conditions and columns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,11 @@ class Passing(RowFamilyOperator, RowOperator):
     def title(self) -> str:
         """Rows as they are."""
         return "rows as they are"
+
+    def display(self) -> Iterator[str]:
+        """As other operators, but for what it shares: nothing is stored."""
+        for line in RowOperator.display(self):
+            yield line.replace(SHARES_STATE, _SHARES)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:  # noqa: ARG002
         """This epoch's rows, each at its event time."""

@@ -6,7 +6,7 @@ A batch in which an expression fails is given to each query's own scanner, which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from typing import Final
 
@@ -64,12 +64,15 @@ class EachAlone:
                 self.scanners[place] = self.cohort.queries[place].scanner({})
             self.scanners[place].add(rows.where(places == place))
 
-    def finish(self, output: ScanOutput, rows_in: Ints, kept: Ints) -> None:
-        """Add what they made; `rows_in` and `kept` are the rows that each query got and stores otherwise."""
+    def finish(self, output: ScanOutput, rows_in: Ints, kept: Ints, without: Collection[str] = ()) -> None:
+        """Add what they made, `without` sections that are made of all rows; `rows_in` and `kept` are the rows that each query got and
+        stores otherwise.
+        """
         for place, scanner in self.scanners.items():
             alone = scanner.finish()
             got, stored = int(rows_in[place]), int(kept[place]) + alone.rows_kept
-            output.add(self.cohort.queries[place], Scanned(alone.deltas, alone.rejected, got, stored))
+            deltas = {name: table for name, table in alone.deltas.items() if name not in without}
+            output.add(self.cohort.queries[place], Scanned(deltas, alone.rejected, got, stored))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +171,8 @@ class ReaderRows:
         output.add_without_deltas(scanned_of(queries, self.rows_in, self.kept))
         family = queries[0].together(queries)
         rows = pa.concat_tables(self.tables) if self.tables else None
-        for section, table in family.family_deltas(rows, self.first).items():
+        of_first = family.family_deltas(None, self.first)
+        for section, table in (*family.family_deltas(rows, FOREVER).items(), *of_first.items()):
             output.put(f"{state_name(queries[0])}/{section}", table)
-        self.alone.finish(output, self.rows_in, self.kept)
+        self.alone.finish(output, self.rows_in, self.kept, of_first)
         return output

@@ -26,10 +26,14 @@ _STANDARD: Final = (0, 1, 2)
 PUT_OFF: Final = (
     "pandas",
     "pyarrow.parquet",
+    "ctypes",
     "headrace.operators.aggregates.group_comparisons",
     "headrace.operators.aggregates.synopsis_aggregates",
+    "headrace.operators.native.library",
     "headrace.operators.query_index.boxes.box_factors",
     "headrace.operators.scalar.evaluation.kernels",
+    "headrace.operators.sharing.join_rows",
+    "headrace.operators.sharing.reader_rows",
     "headrace.operators.sharing.shared_predicates",
     "headrace.operators.sharing.shared_panes",
 )

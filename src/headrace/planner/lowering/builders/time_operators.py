@@ -8,7 +8,6 @@ from headrace.algebra.windows.window import Landmark, TimeSlide, Unbounded
 from headrace.errors import UnsupportedQuery
 from headrace.operators.base.operator import Operator
 from headrace.operators.panes.panes import Panes
-from headrace.operators.relations.pass_through import Passing
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_changelog import WindowChanges
 from headrace.operators.time_windows.window_revisions import Revising
@@ -23,8 +22,10 @@ def passes(lowering: Lowering) -> bool:
     return plain and isinstance(shape.window, Unbounded) and lowering.emit_mode == "istream"
 
 
-def passing(lowering: Lowering) -> Passing:
+def passing(lowering: Lowering) -> Operator:
     """A SELECT over a bare stream."""
+    from headrace.operators.relations.pass_through import Passing  # noqa: PLC0415 - with the first such query
+
     columns, finish = lowering.stored()
     rows, stream = lowering.layout(columns, ()), lowering.shape.scan.name
     return Passing(lowering.id, lowering.name, stream, rows, finish, lowering.relations, lowering.rule)

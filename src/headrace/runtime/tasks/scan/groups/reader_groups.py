@@ -16,8 +16,6 @@ from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name
 from headrace.operators.families.numbering import number_of
-from headrace.operators.sharing.join_rows import JoinRows
-from headrace.operators.sharing.reader_rows import ReaderRows
 from headrace.operators.sharing.scan_sharing import ScanGroup
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -42,6 +40,9 @@ class ReaderGroup:
 
     def scanner(self) -> ScanGroup:
         """A scanner for one task."""
+        from headrace.operators.sharing.join_rows import JoinRows  # noqa: PLC0415 - of queries over results
+        from headrace.operators.sharing.reader_rows import ReaderRows  # noqa: PLC0415
+
         return JoinRows.of(self.operators) if self.joins else ReaderRows.of(self.operators)
 
 
