@@ -80,8 +80,13 @@ def test_a_whole_file_is_one_range() -> None:
     assert ranges[0][1] >= 0.9 * data.size - 4096
 
 
-def test_advice_about_a_file_that_is_not_there_is_no_error(tmp_path: Path) -> None:
+def test_advice_about_a_file_that_is_not_there_is_no_error_and_not_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advised: list[int] = []
+    monkeypatch.setattr("os.posix_fadvise", lambda _, at, *__: advised.append(at))
     LocalStore(str(tmp_path)).will_need("absent", [(0, 10)])
+    assert advised == []
 
 
 def test_long_ranges_are_announced_in_pieces_that_the_system_does_not_cut_off(

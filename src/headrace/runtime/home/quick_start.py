@@ -52,7 +52,7 @@ def _no_help_texts() -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(finder)
-        for name in unknown:  # whoever else reads help texts imports the real module
+        for name in unknown:  # another reader of help texts imports the real module
             sys.modules.pop(name, None)
 
 
