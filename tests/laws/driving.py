@@ -12,12 +12,14 @@ from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Co
 from headrace.algebra.query import Query
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import AT, Operator
+from headrace.operators.base.operator import AT, Advance, Operator
 from headrace.planner.lowering.lower import lower
 from headrace.planner.lowering.query_shape import shape_of
 from headrace.reference.history import History, RecordedStream, StreamRow
 from headrace.schema import Schema, Type, to_arrow
-from tests.operators.local_driver import DriveResult, drive
+from headrace.time import FOREVER
+from tests.laws import strategies as some
+from tests.operators.local_driver import DrivenState, DriveResult, drive
 
 
 def array(values: Sequence[Any], kind: Type) -> pa.Array:
@@ -105,6 +107,33 @@ def driven(
         compact_after=compact_after,
         keeping=keeping,
     )
+
+
+def coarsened(
+    fine: Operator,
+    history: History,
+    cut: Sequence[Sequence[Sequence[StreamRow]]],
+    levels: Sequence[int],
+    tasks: Sequence[int],
+    compactions: Mapping[int, int],
+    *,
+    final: bool = True,
+    when_due: bool = False,
+) -> tuple[pa.Table | None, list[int]]:
+    """As a hub does: in each epoch scans, windows and merges have the error that was chosen for it; the results, and the bytes of state after
+    each epoch.
+    """
+    state, stream, sizes = DrivenState(fine, {}, {}, when_due), history.streams["s"], list[int]()
+    for number, (splits, punctuation) in enumerate(zip(cut, stream.punctuations, strict=True)):
+        state.operator = fine.coarser(levels[number])
+        batches = [batch(rows, some.SCHEMA).only(fine.columns) for rows in splits]
+        state.epoch(number, batches, punctuation, tasks[number])
+        if number in compactions:
+            state.compact(compactions[number])
+        sizes.append(sum(table.nbytes for run in state.runs for table in run.values()))
+    if final:
+        state.step([], Advance(state.emitted_to, FOREVER, state.max_event_time, final=True), state.tasks)
+    return pa.concat_tables(state.results) if state.results else None, sizes
 
 
 def described(query: Query) -> str:

@@ -169,17 +169,17 @@ def relations() -> st.SearchStrategy[Window]:
     return st.builds(TimeRange, st.sampled_from((3, 8, 20)).map(lambda n: n * some.TICK))
 
 
-def _held(changelog: list[Any], instants: list[int]) -> Iterator[tuple[int, list[Any]]]:
+def held(changelog: list[Any], instants: list[int]) -> Iterator[tuple[int, list[Any]]]:
     """The bag that changes make at each instant."""
-    held: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     rows: dict[str, Any] = {}
     for at in instants:
         for instant, sign, row in changelog:
             if instant == at:
                 rows[repr(row)] = row
-                held[repr(row)] += sign
-        assert min(held.values(), default=0) >= 0
-        yield at, [(at, rows[name]) for name, count in held.items() for _ in range(count)]
+                counts[repr(row)] += sign
+        assert min(counts.values(), default=0) >= 0
+        yield at, [(at, rows[name]) for name, count in counts.items() for _ in range(count)]
 
 
 @pytest.mark.parametrize("size", [7, 40])
@@ -211,7 +211,7 @@ def test_long_relations_stay_within_their_bounds_at_every_instant_over_many_epoc
         | {at + off for at in range(0, greatest, 9 * some.TICK) for off in (0, 1)}
     )
     worst = 0
-    for at, now in _held(changelog, [instant for instant in instants if instant <= greatest]):
+    for at, now in held(changelog, [instant for instant in instants if instant <= greatest]):
         within_bounds(query, now, [(at, row) for row in relation_at(query, history, at)])
         worst = max(worst, *(row["a1"] for _, row in now), 0)
     assert worst > 0, "something is approximate"
@@ -231,5 +231,5 @@ def test_relations_are_within_their_bounds_at_every_instant(data: st.DataObject)
     changelog = plain(results, query, changes=True)
     limit = history.punctuation(query)
     instants = {at for at, _, _ in changes(query, history, limit)} | {at for at, _, _ in changelog}
-    for at, now in _held(changelog, sorted(instants)):
+    for at, now in held(changelog, sorted(instants)):
         within_bounds(query, now, [(at, row) for row in relation_at(query, history, at)])

@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
@@ -23,15 +22,13 @@ from headrace.algebra.windows.window import TimeSlide
 from headrace.operators.approximate import histogram_store
 from headrace.operators.approximate.approximate_windows import HISTOGRAMS, ApproximateWindows
 from headrace.operators.approximate.histogram_store import GroupHistograms
-from headrace.operators.base.operator import Advance
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import windows_answer
 from headrace.reference.history import History, record
 from headrace.schema import BIGINT, STRING
-from headrace.time import FOREVER
 from tests.laws import strategies as some
 from tests.laws import streams
-from tests.laws.driving import batch, described, epochs, plain
+from tests.laws.driving import batch, coarsened, described, epochs, plain
 from tests.laws.test_approximate import bound_of, queries, windows, within_bounds
 from tests.laws.test_coarser_sketches import with_larger_errors
 from tests.operators.local_driver import DrivenState
@@ -54,28 +51,6 @@ def operator_of(query: Query) -> ApproximateWindows:
     return operator
 
 
-def driven(
-    query: Query,
-    history: History,
-    cut: list[Any],
-    levels: list[int],
-    tasks: list[int],
-    compactions: dict[int, int],
-) -> tuple[pa.Table | None, list[int]]:
-    """As a hub does: in each epoch scans, windows and merges have the error that was chosen for it; and bytes of histograms after each."""
-    fine, sizes = operator_of(query), []
-    state, stream = DrivenState(fine, {}, {}, False), history.streams["s"]
-    for number, (splits, punctuation) in enumerate(zip(cut, stream.punctuations, strict=True)):
-        state.operator = fine.coarser(levels[number])
-        batches = [batch(rows, some.SCHEMA).only(fine.columns) for rows in splits]
-        state.epoch(number, batches, punctuation, tasks[number])
-        if number in compactions:
-            state.compact(compactions[number])
-        sizes.append(sum(table.nbytes for run in state.runs for table in run.values()))
-    state.step([], Advance(state.emitted_to, FOREVER, state.max_event_time, final=True), state.tasks)
-    return pa.concat_tables(state.results) if state.results else None, sizes
-
-
 @given(data=st.data())
 def test_answers_are_within_the_bounds_that_they_state(data: st.DataObject) -> None:
     query, history = data.draw(queries(windows()), "query"), data.draw(streams.histories(), "history")
@@ -89,7 +64,8 @@ def test_answers_are_within_the_bounds_that_they_state(data: st.DataObject) -> N
     levels = data.draw(st.lists(st.integers(0, MOST), **of_epochs), "doubled")
     tasks = data.draw(st.lists(st.integers(1, 4), **of_epochs), "tasks")
     merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
-    results, _ = driven(query, history, cut, levels, tasks, data.draw(merges, "compactions"))
+    compactions = data.draw(merges, "compactions")
+    results, _ = coarsened(operator_of(query), history, cut, levels, tasks, compactions)
     expected = windows_answer(query, history, history.punctuation(query), final=True)
     within_bounds(with_larger_errors(query, MOST), plain(results, query), expected)
 
@@ -134,7 +110,7 @@ def test_coarse_ones_are_smaller_and_windows_are_fine_again_once_they_have_left_
     expected = windows_answer(query, history, history.punctuation(query), final=True)
 
     def answered(levels: list[int]) -> tuple[list[Any], list[int]]:
-        results, sizes = driven(query, history, cut, levels, [1] * 40, merged)
+        results, sizes = coarsened(operator_of(query), history, cut, levels, [1] * 40, merged)
         found = plain(results, query)
         within_bounds(with_larger_errors(query, 2), found, expected)
         return found, sizes

@@ -9,7 +9,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
@@ -18,7 +17,6 @@ from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregat
 from headrace.algebra.expressions.expression import Cast, Column, Named
 from headrace.algebra.query import Aggregate, Filter, Node, Project, Query, Windowed
 from headrace.algebra.windows.window import TimeSlide
-from headrace.operators.base.operator import Advance
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import windows_answer
@@ -27,7 +25,7 @@ from headrace.schema import BIGINT, DOUBLE, STRING
 from headrace.time import FOREVER
 from tests.laws import strategies as some
 from tests.laws import streams
-from tests.laws.driving import batch, described, epochs, plain
+from tests.laws.driving import batch, coarsened, described, epochs, plain
 from tests.laws.test_laws import landmarks
 from tests.laws.test_sketches import bound_of, sketched, within_bounds
 from tests.operators.local_driver import DrivenState
@@ -71,26 +69,10 @@ def with_larger_errors(query: Query, doubled: int) -> Query:
     return replace(query, root=replace(query.root, source=replace(query.root.source, aggregates=named)))
 
 
-def driven(
-    query: Query,
-    history: History,
-    cut: list[Any],
-    levels: list[int],
-    tasks: list[int],
-    compactions: dict[int, int],
-) -> pa.Table | None:
-    """As a hub does: in each epoch scans, windows and merges have the error that was chosen for it."""
-    fine = lower("q", query, "q")
-    assert isinstance(fine, PaneAggregate)
-    state, stream = DrivenState(fine, {}, {}, False), history.streams["s"]
-    for number, (splits, punctuation) in enumerate(zip(cut, stream.punctuations, strict=True)):
-        state.operator = fine.coarser(levels[number])
-        batches = [batch(rows, some.SCHEMA).only(fine.columns) for rows in splits]
-        state.epoch(number, batches, punctuation, tasks[number])
-        if number in compactions:
-            state.compact(compactions[number])
-    state.step([], Advance(state.emitted_to, FOREVER, state.max_event_time, final=True), state.tasks)
-    return pa.concat_tables(state.results) if state.results else None
+def operator_of(query: Query) -> PaneAggregate:
+    operator = lower("q", query, "q")
+    assert isinstance(operator, PaneAggregate)
+    return operator
 
 
 @given(data=st.data())
@@ -105,7 +87,8 @@ def test_answers_are_within_the_bounds_that_they_state(data: st.DataObject) -> N
     levels = data.draw(st.lists(st.integers(0, MOST), **of_epochs), "doubled")
     tasks = data.draw(st.lists(st.integers(1, 4), **of_epochs), "tasks")
     merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
-    results = driven(query, history, cut, levels, tasks, data.draw(merges, "compactions"))
+    compactions = data.draw(merges, "compactions")
+    results, _ = coarsened(operator_of(query), history, cut, levels, tasks, compactions)
     expected = windows_answer(query, history, history.punctuation(query), final=True)
     within_bounds(with_larger_errors(query, MOST), plain(results, query), expected)
 
@@ -142,7 +125,9 @@ def test_coarser_ones_are_smaller_at_the_next_merge_and_later_windows_are_fine_a
     cut = [[part] for part in epochs(history.streams["s"])]
 
     def answered(levels: list[int]) -> list[Any]:
-        found = plain(driven(query, history, cut, levels, [1] * 10, dict.fromkeys(range(10), 9)), query)
+        merged = dict.fromkeys(range(10), 9)
+        results, _ = coarsened(operator_of(query), history, cut, levels, [1] * 10, merged)
+        found = plain(results, query)
         expected = windows_answer(query, history, history.punctuation(query), final=True)
         within_bounds(with_larger_errors(query, 2), found, expected)
         return found
@@ -192,8 +177,7 @@ def test_sketches_that_would_become_one_stay_different() -> None:
         AggregateCall("approx_distinct", x, BIGINT, within=Fraction(1, 2)),
     ]
     query = query_of(Windowed(some.SCAN, "s", TimeSlide(8 * some.TICK, 4 * some.TICK, 0)), calls, ())
-    operator = lower("q", query, "q")
-    assert isinstance(operator, PaneAggregate)
+    operator = operator_of(query)
     counts = [len(operator.coarser(doubled).layouts[0].partial_columns) for doubled in range(6)]
     assert counts == [3] * 6
     assert operator.coarser(1) != operator

@@ -252,3 +252,39 @@ def test_within_the_budget_after_every_epoch_whatever_is_asked_and_restarted(dat
                     assert all(row["bound"] <= 1.4 * 8 * 0.05 * row["a"] + 1 for row in found)
         finally:
             hub.close()
+
+
+RELATION = (
+    "SELECT k, APPROX_COUNT(*) WITHIN 1 PERCENT AS a, ERROR_BOUND(a) AS bound FROM s [RANGE 20 SECONDS] GROUP BY k"
+    f" WITH QOS (error ({GRAPH}))"
+)
+"""At every instant."""
+
+
+def held_last(changelog: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """By group, the row that was inserted last."""
+    return {row["k"]: row for row in changelog if row["__change"] > 0}
+
+
+def test_a_relation_at_every_instant_pays_with_its_error(tmp_path: Path) -> None:
+    """Ten thousand rows of two groups: the budget is kept after every epoch, and the answer of now states how far it may be off."""
+    sizes = list[int]()
+    with opened(tmp_path / "whole", {"q": RELATION}, None) as hub:
+        for epoch in range(20):
+            push(hub, 500 * epoch, 500)
+            sizes.append(used(hub)["q"])
+        fine = held_last(answers(hub, "q"))
+    limit, most = int(1.3 * max(sizes)), 0
+    with opened(tmp_path / "home", {"q": RELATION}, limit) as hub:
+        for epoch in range(20):
+            push(hub, 500 * epoch, 500)
+            assert sum(used(hub).values()) <= limit
+            most = max(most, by_name(hub).get("q", 0))
+        assert most >= 1
+        assert not suspended(hub)
+        coarse = held_last(answers(hub, "q"))
+    wanted = LENGTH * 1_000_000 // EVERY // 2
+    for k in (0, 1):
+        assert abs(fine[k]["a"] - wanted) <= fine[k]["bound"] + 1
+        assert abs(coarse[k]["a"] - wanted) <= coarse[k]["bound"] + 1
+        assert coarse[k]["bound"] > 1.3 * fine[k]["bound"]

@@ -14,7 +14,7 @@ from headrace.algebra.expressions.correlated import depends_on
 from headrace.algebra.expressions.expression import Named
 from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.query import StreamScan
-from headrace.algebra.windows.window import Landmark, TimeSlide
+from headrace.algebra.windows.window import Landmark, TimeRange, TimeSlide
 from headrace.errors import Span, did_you_mean
 from headrace.language.binder.aggregates import Grouping
 from headrace.language.binder.propagation import propagated
@@ -124,7 +124,7 @@ def _reason_of_samples(select: Select, calls: Sequence[AggregateCall]) -> str | 
 def _check_error(
     select: Select, sources: From, aggregates: Sequence[NamedAggregate], clause: QualityClause
 ) -> None:
-    """Raises `UserError` for a query without synopses of windows, or whose answers would not show that their error is larger."""
+    """Raises `UserError` for a query without synopses, or whose answers would not show that their error is larger."""
     calls, span = [item.call for item in aggregates], clause.spans["error"]
     approximate = [call for call in calls if is_approximate(call)]
     if not approximate:
@@ -134,8 +134,11 @@ def _check_error(
             "State which error is allowed: APPROX_COUNT_DISTINCT(x) WITHIN 2 PERCENT AS n, ERROR_BOUND(n) AS n_bound.",
         )
     reason = "with joins" if select.joins or len(sources.streams) > 1 else None
-    if reason is None and not isinstance(sources.stream.window, TimeSlide | Landmark):
-        reason = "where windows do not end at instants that are known before"
+    if reason is None and isinstance(sources.stream.window, TimeRange):
+        if any(call.function not in ("approx_count", "approx_sum") for call in calls):
+            reason = "at every instant but for APPROX_COUNT and APPROX_SUM: the others are exact there"
+    elif reason is None and not isinstance(sources.stream.window, TimeSlide | Landmark):
+        reason = "where windows do not end at instants that are known before, nor are of a time: all is exact there"
     if reason is None and any(depends_on(call, aggregates) for call in calls):
         reason = "for aggregates that compare rows with their group"
     if reason is None and (select.bounds is not None or clause.quality.sketches is not None):

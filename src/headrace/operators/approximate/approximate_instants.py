@@ -3,12 +3,16 @@ a group's many counts below punctuation are merged into exponential histograms.
 
 A histogram is equivalent to a few counts that expire one by one (`Histograms.cells`), with the same error bound. So the
 exact operator answers, over these counts instead of rows. Rows at or above punctuation stay exact.
+
+When the error of histograms changes, the next visit writes each of them anew, with its answer: a row that was emitted with a small bound does
+not hold until the next expiry of a bucket that has become larger.
 Source: as `synopses/exponential_histogram`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -43,12 +47,13 @@ class ApproximateInstants(Around):
     """`Finish(Aggregate(Windowed(TimeRange)))` of one query, all aggregates approximate.
 
     `exactly` answers; `forms` is the histogram form of each of its partials, None for those that hold error bounds;
-    `bounds` maps each of these to the partial that it bounds.
+    `bounds` maps each of these to the partial that it bounds; `doubled` is how often the errors are doubled, None if they may not be.
     """
 
     exactly: InstantAggregate
     forms: tuple[Form | None, ...]
     bounds: Mapping[PartialColumn, PartialColumn]
+    doubled: int | None = None
 
     @property
     def inner(self) -> InstantAggregate:
@@ -91,7 +96,8 @@ class ApproximateInstants(Around):
     @property
     def synopsis_bytes(self) -> Mapping[str, int]:
         """Of each histogram, once per group."""
-        return histogram_bytes(self.layout.partial_columns, self.forms)
+        measured = self.histogram_layout
+        return histogram_bytes(measured.layout.partial_columns, measured.forms_of(self.doubled or 0))
 
     @property
     def layout(self) -> Layout:
@@ -107,7 +113,11 @@ class ApproximateInstants(Around):
             if form
         ]
         layout = Layout(self.layout.keys, tuple(partial_column for partial_column, _ in in_histograms))
-        return HistogramLayout(layout, tuple(form for _, form in in_histograms))
+        return HistogramLayout(layout, tuple(form for _, form in in_histograms), self.doubled)
+
+    def coarser(self, doubled: int) -> ApproximateInstants:
+        """The operator whose histograms have their errors doubled so often."""
+        return self if self.doubled is None else replace(self, doubled=doubled)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit what changes at the instants below punctuation; convert long lists of cells to histograms."""
@@ -127,12 +137,14 @@ class ApproximateInstants(Around):
             {name: table for name, table in run.items() if name not in (OPEN, HISTOGRAMS)} for run in runs
         ]
         other_deltas = [{name: table for name, table in delta.items() if name != OPEN} for delta in deltas]
-        step = self.exactly.advance([{OPEN: self._cells(held)}, *others], other_deltas, advance)
+        changed_at = span.emitted_to if has_emitted else None
+        step = self.exactly.advance([{OPEN: self._cells(held, changed_at)}, *others], other_deltas, advance)
         state = dict(step.state)
         later = [_since(table, span.limit) for table in arrived]
         if sum(table.num_rows for table in later):
             state[OPEN] = merge(self.layout, later)
-        new = held.at_rest(span.emitted_to if has_emitted else LOWEST, span.limit, settle=not advance.final)
+        fresh_from = span.emitted_to if has_emitted else LOWEST
+        new = held.at_rest(fresh_from, span.limit, settle=not advance.final, refit=True)
         if new.num_rows:
             state[HISTOGRAMS] = new
         rejected = [*step.rejected, *([_too_large(settled, bad)] if bad.any() else [])]
@@ -157,7 +169,7 @@ class ApproximateInstants(Around):
         """Without cells that newer histograms include, and without what has left every window."""
         if section == HISTOGRAMS:
             horizon = None if advance.emitted_to == BEGINNING else self._horizon(advance.emitted_to)
-            return self.histogram_layout.compact(tables, horizon)
+            return self.histogram_layout.compact(tables, horizon, fit=False)
         if section == OPEN:
             return merge(self.layout, [_since(table, advance.emitted_to) for table in tables])
         return self.exactly.compact(section, tables, advance)
@@ -187,13 +199,17 @@ class ApproximateInstants(Around):
         assert length is not None
         return length
 
-    def _cells(self, held: GroupHistograms) -> pa.Table:
-        """Everything held, as counts at instants; those of bounds next to the counts they bound."""
+    def _cells(self, held: GroupHistograms, changed_at: Instant | None = None) -> pa.Table:
+        """Everything held, as counts at instants; those of bounds next to the counts they bound. Groups whose histogram gets another error
+        have a count of nothing at `changed_at`, at which they are answered anew.
+        """
         thin = self.histogram_layout.layout.partial_columns
         parts = [(held.codes, held.panes, dict(zip(thin, held.values, strict=True)))]
+        if changed_at is not None and len(held.of_others):
+            parts.append((held.of_others, np.full(len(held.of_others), changed_at), {}))
         bound_of = {partial_column: bound for bound, partial_column in self.bounds.items()}
-        for partial_column, histogram in zip(thin, held.histograms, strict=True):
-            cells = histogram.cells()
+        for measure, partial_column in enumerate(thin):
+            cells = held.cells(measure)
             numbers = {partial_column: cells.weights}
             if partial_column in bound_of:
                 numbers[bound_of[partial_column]] = cells.slack - cells.slack_of_newer()

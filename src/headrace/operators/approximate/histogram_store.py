@@ -82,8 +82,10 @@ class HistogramLayout:
         columns += [pa.nulls(sealed.num_rows, field.type) for field in self._older_fields()]
         return pa.table(columns, schema=self.schema()).filter(pa.array(~bad)), bad
 
-    def compact(self, tables: Sequence[pa.Table], horizon: int | None) -> pa.Table:
-        """Without what newer histograms replace, and what is below the pane `horizon`; histograms of a smaller error than that of now get it."""
+    def compact(self, tables: Sequence[pa.Table], horizon: int | None, *, fit: bool = True) -> pa.Table:
+        """Without what newer histograms replace, and what is below the pane `horizon`; to `fit`, histograms of a smaller error than
+        that of now get it.
+        """
         whole = pa.concat_tables(tables)
         keys, coded = _keys_and_kinds(whole)
         codes, count = _codes(self, whole)
@@ -92,7 +94,8 @@ class HistogramLayout:
         if horizon is not None:
             low = block_key(0, horizon)
             is_current &= np.where(coded, keys > low, keys >= low)
-        return self._fitted(whole.filter(pa.array(is_current)), horizon)
+        current = whole.filter(pa.array(is_current))
+        return self._fitted(current, horizon) if fit else current
 
     def _fitted(self, rows: pa.Table, horizon: int | None) -> pa.Table:
         if not self.doubled:
@@ -145,7 +148,8 @@ def _until(codes: Ints, keys: Ints, coded: np.ndarray, count: int) -> Ints:
 class GroupHistograms:
     """A task's groups: their histograms, one per measure, with older buckets, and their exact cells, sorted by group, then pane.
 
-    `until` is the key of the pane up to which a group's histogram is.
+    `until` is the key of the pane up to which a group's histogram is; `of_others` are the groups whose stored histogram has another error
+    than that of now.
     """
 
     layout: HistogramLayout
@@ -158,6 +162,7 @@ class GroupHistograms:
     table: pa.Table
     older: tuple[Buckets, ...] = ()
     until: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    of_others: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     @staticmethod
     def of(layout: HistogramLayout, tables: Sequence[pa.Table], horizon: int | None) -> GroupHistograms:
@@ -174,12 +179,22 @@ class GroupHistograms:
         exact = exact[np.lexsort((keys[exact], groups.codes[exact]))]
         slots = np.zeros(groups.count, np.int16)
         slots[groups.codes] = ints(whole, SLOT)
-        read, older = _stored(layout, whole, last, keys, low - block_key(0, 0))
+        read, older, of_others = _stored(layout, whole, last, keys, low - block_key(0, 0))
         exact_rows = whole.take(pa.array(exact))
         values = tuple(ints(exact_rows, f"n{measure}") for measure in layout.measures)
         panes = keys[exact] - block_key(0, 0)
         return GroupHistograms(
-            layout, groups, slots, read, groups.codes[exact], panes, values, exact_rows, older, until
+            layout,
+            groups,
+            slots,
+            read,
+            groups.codes[exact],
+            panes,
+            values,
+            exact_rows,
+            older,
+            until,
+            of_others,
         )
 
     @property
@@ -208,10 +223,11 @@ class GroupHistograms:
         """State rows of all groups, up to where their histograms are."""
         return self._settled(np.arange(self.groups.count), self.until - block_key(0, 0))
 
-    def at_rest(self, fresh_from: int, edge: int, *, settle: bool) -> pa.Table:
+    def at_rest(self, fresh_from: int, edge: int, *, settle: bool, refit: bool = False) -> pa.Table:
         """New state rows: cells from the pane `fresh_from` on, and histograms up to `edge` for groups with many cells.
 
-        Groups without such a cell stay as they are: a visit in which nothing begins or expires then changes no later answer.
+        Groups without such a cell stay as they are: a visit in which nothing begins or expires then changes no later answer. To `refit`, those
+        of another error than that of now get a new histogram all the same.
         """
         pending = np.bincount(self.codes, minlength=self.groups.count)
         is_fresh = self.panes >= fresh_from
@@ -220,12 +236,14 @@ class GroupHistograms:
             np.zeros(self.groups.count, np.int64),
         )
         many = pending > np.maximum(buckets // 2, _LEAST_CELLS)
+        many &= np.bincount(self.codes[is_fresh], minlength=self.groups.count) > 0
+        many[self.of_others] |= refit
+        many &= settle
         for measure in self.layout.measures:
             added = np.zeros(self.groups.count)
             np.add.at(added, self.codes, self.values[measure].astype(float))
             held = self.histograms[measure].totals + (self.older[measure].totals() if self.older else 0)
             many &= (added + held) * max(many.sum(), 1) < MOST
-        many &= settle & (np.bincount(self.codes[is_fresh], minlength=self.groups.count) > 0)
         stay_cells = is_fresh & ~many[self.codes]
         return pa.concat_tables(
             [
@@ -252,11 +270,13 @@ class GroupHistograms:
 
 def _stored(
     layout: HistogramLayout, whole: pa.Table, last: Ints, keys: Ints, low: int
-) -> tuple[tuple[Histograms, ...], tuple[Buckets, ...]]:
-    """Histograms of the error of now, by measure, and older buckets; `last[group]` is the row of the group's histogram, -1 if there is none."""
+) -> tuple[tuple[Histograms, ...], tuple[Buckets, ...], Ints]:
+    """Histograms of the error of now, by measure, older buckets, and the groups whose stored histogram has another error; `last[group]` is the
+    row of the group's histogram, -1 if there is none.
+    """
     if layout.doubled is None:
         read = (_histograms(layout.forms[m], whole, m, last, keys).since(low) for m in layout.measures)
-        return tuple(read), ()
+        return tuple(read), (), np.empty(0, np.int64)
     there = np.flatnonzero(last >= 0)
     of_group = np.full(len(last), -1)
     histograms, buckets = [], []
@@ -276,7 +296,8 @@ def _stored(
         if ((of_group >= 0) & (of_group < layout.doubled)).any():
             older = older.thinned(form.first, histograms[-1].totals)
         buckets.append(older.since(low))
-    return tuple(histograms), tuple(buckets)
+    with_others = np.flatnonzero((of_group >= 0) & (of_group != layout.doubled))
+    return tuple(histograms), tuple(buckets), with_others
 
 
 def _histograms(form: Form, whole: pa.Table, measure: int, rows: Ints, keys: Ints) -> Histograms:

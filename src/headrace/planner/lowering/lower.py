@@ -174,10 +174,8 @@ def _of_sides(lowering: Lowering) -> JoinAggregate:
 def _approximate_windows(lowering: Lowering) -> Operator:
     assert lowering.grouped is not None
     counting = replace(lowering, shape=approximate.counting_exactly(lowering.shape))
-    quality = lowering.query.quality
-    doubled = None if quality is None or quality.error is None else 0
     operator: Operator = _with_synopses().approximate_windows(
-        _pane_aggregate(counting), lowering.grouped.aggregates, doubled
+        _pane_aggregate(counting), lowering.grouped.aggregates, _doubled(lowering.query)
     )
     return operator
 
@@ -186,8 +184,15 @@ def _approximate_instants(lowering: Lowering) -> Operator:
     assert lowering.grouped is not None
     counting = replace(lowering, shape=approximate.with_bounds(lowering.shape))
     answering = _at_instants().instant_aggregate(counting)
-    operator: Operator = _with_synopses().approximate_instants(answering, lowering.grouped.aggregates)
+    operator: Operator = _with_synopses().approximate_instants(
+        answering, lowering.grouped.aggregates, _doubled(lowering.query)
+    )
     return operator
+
+
+def _doubled(query: Query) -> int | None:
+    """How often the errors of a new operator are doubled; None where they never are."""
+    return None if query.quality is None or query.quality.error is None else 0
 
 
 # ------------------------------------------------------------------------------------------------------- rows, and refusals

@@ -22,9 +22,11 @@ _PRESENCE: Final = Form(1, 1)
 
 
 def approximate_instants(
-    answering: InstantAggregate, aggregates: tuple[NamedAggregate, ...]
+    answering: InstantAggregate, aggregates: tuple[NamedAggregate, ...], doubled: int | None = None
 ) -> ApproximateInstants:
-    """The operator; `answering` answers the query of `with_bounds`, `aggregates` are the original ones."""
+    """The operator; `answering` answers the query of `with_bounds`, `aggregates` are the original ones. `doubled`: 0 if its errors may be
+    doubled.
+    """
     partial_columns = answering.grouped.layouts[0].partial_columns
     forms = _forms(aggregates)
     pairs = zip(answering.grouped.aggregates, aggregates, strict=True)
@@ -37,7 +39,7 @@ def approximate_instants(
         None if partial_column in bounds else forms.get(partial_column, _PRESENCE)
         for partial_column in partial_columns
     )
-    return ApproximateInstants(replace(answering, sums_up=False), chosen, bounds)
+    return ApproximateInstants(replace(answering, sums_up=False), chosen, bounds, doubled)
 
 
 def approximate_windows(
