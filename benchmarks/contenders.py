@@ -75,7 +75,11 @@ BYTEWAX = Contender(
     parts={"sliding": (0.025, 0.05, 0.1)},
 )
 BYTEWAX_COMBINED = replace(
-    BYTEWAX, name="bytewax, combined by hand", options={"variant": "combined"}, parts={}, yardstick=True
+    BYTEWAX,
+    name="bytewax, combined by hand",
+    options={"variant": "combined"},
+    parts={"sliding": (0.05, 0.1)},
+    yardstick=True,
 )
 FLINK = Contender("flink", f"{_PEERS}.flink.runner", "parquet", "JVM heap 4 GB", "flink")
 SPARK = Contender("spark streaming", f"{_PEERS}.spark.runner", "parquet", "JVM heap 4 GB", "spark")

@@ -3,13 +3,18 @@
 All in one process without Spark, so that what is measured is the engine's own work. An idle epoch has one row of a stream
 that no query reads. A busy one has ten rows of the streams that the queries read, and runs until every level has answered.
 The last part mixes all kinds: ten queries of another stream get ten rows, alone and among thousands that get none.
+
+Peers get the same rows, as soon as all of their queries are done with those before, and answer the kinds that they have, query by query, in one
+session: *Flink SQL* (Java) with its OVER windows where ours have no SLIDE, which answer each row when it comes and never when one expires, on the heap and without checkpoints, while our rows and
+answers are durable; *Spark* with rows from memory, state and answers in files as always. Flink has a hundred queries at most, Spark ten: more take minutes to start, or seconds an epoch. Idle queries cost them nothing, as they
+read nothing but their own stream. Their answers are counted. Sliding windows of Flink SQL are multiples of the slide.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -18,8 +23,11 @@ import pyarrow as pa
 
 from benchmarks import folders
 from benchmarks.charts import Curve, Curves
+from benchmarks.environments import NotHere, versions_of
 from benchmarks.fresh_processes import in_each
 from benchmarks.report import Report
+from benchmarks.runs import RunFailed
+from benchmarks.standing_peers import PEERS, Peer, milliseconds
 from benchmarks.thresholds import Ratio
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
@@ -54,9 +62,9 @@ _EPOCHS: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Median milliseconds of an epoch without rows for the queries, and from ten rows to the last answer."""
+    """Median milliseconds of an epoch without rows for the queries (None where there are no such epochs), and from ten rows to the last answer."""
 
-    idle: float
+    idle: float | None
     busy: float
 
 
@@ -160,60 +168,118 @@ def beside(count: int) -> float:
     return float(_measured(texts, lambda clocked: clocked.median_of(10, "busy")))
 
 
-def standing(rows: int, rounds: int) -> Report:
-    """Each kind at each number of queries, then ten among all kinds; `rows` bounds the numbers of a quick run."""
-    numbers = [number for number in NUMBERS if rows >= 1_000_000 or number <= 100]
-    mixed = [number for number in MIXED if rows >= 1_000_000 or number <= 1000]
-    table: list[dict[str, Any]] = []
-    curves = []
-    ratios = []
-    for kind in KINDS:
-        costs = {}
-        for number in numbers:
-            measured = in_each(rounds, of_kind, kind, number)
-            costs[number] = Cost(
-                median(cost.idle for cost in measured), median(cost.busy for cost in measured)
-            )
-            table.append(_row(kind, number, costs[number]))
-            print(f"  {table[-1]}", flush=True)
-        ratios += [
+@dataclass(slots=True)
+class Measured:
+    """What is on the page so far."""
+
+    numbers: Sequence[int]
+    rounds: int
+    table: list[dict[str, Any]] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    ratios: list[Ratio] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+
+    def add_kind(self, kind: str) -> None:
+        """A kind at each number of queries, ours and then that of each peer that has it."""
+        busy = {}
+        for number in self.numbers:
+            measured = in_each(self.rounds, of_kind, kind, number)
+            cost = Cost(median(cost.idle for cost in measured), median(cost.busy for cost in measured))
+            busy[number] = cost
+            self._show(_row("headrace", kind, number, cost))
+        self._bound(kind, busy)
+        a_query = [busy[number].busy / number for number in self.numbers]
+        self.curves.append(Curve(kind, self.numbers, a_query, "ours"))
+        for peer in PEERS:
+            if kind in peer.kinds:
+                self._add_peer(peer, kind, busy)
+
+    def _add_peer(self, peer: Peer, kind: str, ours: Mapping[int, Cost]) -> None:
+        theirs = {}
+        for number in (number for number in self.numbers if number in peer.numbers):
+            try:
+                theirs[number] = milliseconds(peer, kind, number)
+            except (NotHere, RunFailed) as reason:
+                self.absent[f"{peer.name}, {number:,} queries, {kind}"] = str(reason).splitlines()[-1]
+                continue
+            self._show(_row(peer.name, kind, number, Cost(None, theirs[number])))
+        if theirs:
+            a_query = [spent / number for number, spent in theirs.items()]
+            self.curves.append(Curve(f"{peer.name}, {kind}", [*theirs], a_query, "theirs"))
+            most = max(theirs)
+            ratio = ours[most].busy / theirs[most]
+            self.ratios.append(Ratio(f"{kind}: ten rows, {most:,} queries, to {peer.name}", ratio, 1, True))
+
+    def _bound(self, kind: str, costs: Mapping[int, Cost]) -> None:
+        self.ratios += [
             Ratio(f"{kind}: ms a query, ten rows, {number:,} queries", costs[number].busy / number, 1, True)
-            for number in numbers
+            for number in self.numbers
             if number >= _LEAST_WITH_BAR
         ]
-        curves.append(Curve(kind, numbers, [costs[number].busy / number for number in numbers], "ours"))
-        most = numbers[-1]
-        ratios.append(
-            Ratio(f"{kind}: idle epoch, {most:,} queries to 1", costs[most].idle / costs[1].idle, 2, True)
-        )
+        most = self.numbers[-1]
+        idle, of_one = costs[most].idle, costs[1].idle
+        assert idle is not None
+        assert of_one is not None
+        self.ratios.append(Ratio(f"{kind}: idle epoch, {most:,} queries to 1", idle / of_one, 2, True))
         if most >= _LEAST_IDLE:
-            idle_ms = costs[most].idle / most
-            ratios.append(
-                Ratio(f"{kind}: ms a query, idle, {most:,} queries, to 0.01", idle_ms / 0.01, 1, True)
-            )
-    idle = {number: median(in_each(rounds, resting, number)) for number in mixed}
-    table += [_row("all kinds, idle", number, Cost(spent, 0.0)) for number, spent in idle.items()]
-    ratios.append(Ratio(f"idle epoch, {mixed[-1]:,} of all kinds to 10", idle[mixed[-1]] / idle[10], 2, True))
-    ten = {number: median(in_each(rounds, beside, number)) for number in mixed}
-    for number, spent in ten.items():
-        table.append(_row("ten of them busy", number, Cost(spent, spent)))
-    most = mixed[-1]
-    ratios.append(
-        Ratio(f"ten rows for ten queries: among {most:,} of all kinds to alone", ten[most] / ten[10], 2, True)
-    )
-    curves.append(Curve("ten busy, others idle", mixed, [ten[number] / number for number in mixed], "ours"))
+            what = f"{kind}: ms a query, idle, {most:,} queries, to 0.01"
+            self.ratios.append(Ratio(what, idle / most / 0.01, 1, True))
+
+    def add_mixed(self, mixed: Sequence[int]) -> None:
+        """All kinds together, idle, and ten busy ones among them."""
+        most = mixed[-1]
+        idle = {number: median(in_each(self.rounds, resting, number)) for number in mixed}
+        for number, spent in idle.items():
+            self._show(_row("headrace", "all kinds, idle", number, Cost(spent, 0.0)))
+        ratio = idle[most] / idle[10]
+        self.ratios.append(Ratio(f"idle epoch, {most:,} of all kinds to 10", ratio, 2, True))
+        ten = {number: median(in_each(self.rounds, beside, number)) for number in mixed}
+        for number, spent in ten.items():
+            self._show(_row("headrace", "ten of them busy", number, Cost(spent, spent)))
+        what = f"ten rows for ten queries: among {most:,} of all kinds to alone"
+        self.ratios.append(Ratio(what, ten[most] / ten[10], 2, True))
+        a_query = [ten[number] / number for number in mixed]
+        self.curves.append(Curve("ten busy, others idle", mixed, a_query, "ours"))
+
+    def _show(self, row: dict[str, Any]) -> None:
+        self.table.append(row)
+        print(f"  {row}", flush=True)
+
+
+def standing(rows: int, rounds: int) -> Report:
+    """Each kind at each number of queries, then ten among all kinds; `rows` bounds the numbers of a quick run."""
+    is_whole = rows >= 1_000_000
+    measured = Measured([number for number in NUMBERS if is_whole or number <= _LEAST_WITH_BAR], rounds)
+    for kind in KINDS:
+        measured.add_kind(kind)
+    measured.add_mixed([number for number in MIXED if is_whole or number <= _LEAST_IDLE])
     axes = ("standing queries", "ms an epoch a query")
-    picture = Curves("Standing queries with ten new rows", axes, curves, logarithmic=(True, True))
-    notes = [" ".join(str(__doc__).split())]
-    return Report("standing", "Queries that wait", table, ratios, (), "ms", notes, picture=picture)
+    picture = Curves("Standing queries with ten new rows", axes, measured.curves, logarithmic=(True, True))
+    assert __doc__ is not None
+    return Report(
+        "standing",
+        "Queries that wait",
+        measured.table,
+        measured.ratios,
+        (),
+        "ms",
+        [__doc__.strip(), *(f"Not measured: {what}: {reason}" for what, reason in measured.absent.items())],
+        {
+            peer.package: versions_of(peer.package)
+            for peer in PEERS
+            if any(row["way"] == peer.name for row in measured.table)
+        },
+        picture,
+    )
 
 
-def _row(kind: str, number: int, cost: Cost) -> dict[str, Any]:
+def _row(way: str, kind: str, number: int, cost: Cost) -> dict[str, Any]:
     return {
+        "way": way,
         "kind": kind,
         "queries": number,
-        "idle_epoch_ms": round(cost.idle, 2),
-        "idle_ms_a_query": round(cost.idle / number, 4),
+        "idle_epoch_ms": "" if cost.idle is None else round(cost.idle, 2),
+        "idle_ms_a_query": "" if cost.idle is None else round(cost.idle / number, 4),
         "ten_rows_ms": round(cost.busy, 2),
         "ten_rows_ms_a_query": round(cost.busy / number, 4),
     }
