@@ -1,4 +1,4 @@
-"""Peers beside `standing`: how long queries of Flink SQL and of Spark take for ten rows, and how many answers they have to give."""
+"""Peers that `standing` is compared with: how long queries of Flink SQL and of Spark take for ten rows, and how many answers they have to give."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def _windows(length: int, slide: int, seconds: int, until: int) -> int:
 
 
 def _pairs(seconds: int, of: int) -> int:
-    """Pairs of rows of two streams with the same key whose times are at most so many seconds apart."""
+    """Pairs of rows of two streams with the same key, with at most so many seconds between them."""
     tenths = np.arange(of * ROWS)
-    apart = np.abs(tenths[:, None] - tenths[None, :])
-    alike = tenths[:, None] % KEYS == tenths[None, :] % KEYS
-    return int((alike & (apart <= 10 * seconds)).sum())
+    between = np.abs(tenths[:, None] - tenths[None, :])
+    has_same_key = tenths[:, None] % KEYS == tenths[None, :] % KEYS
+    return int((has_same_key & (between <= 10 * seconds)).sum())

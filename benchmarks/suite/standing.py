@@ -162,7 +162,7 @@ def resting(count: int) -> float:
     )
 
 
-def beside(count: int) -> float:
+def with_others(count: int) -> float:
     """Median milliseconds of an epoch with ten rows for ten queries, `count` queries in all."""
     texts = watchers(10) + queries_of("mixed", count - 10)
     return float(_measured(texts, lambda clocked: clocked.median_of(10, "busy")))
@@ -233,7 +233,7 @@ class Measured:
             self._show(_row("headrace", "all kinds, idle", number, Cost(spent, 0.0)))
         ratio = idle[most] / idle[10]
         self.ratios.append(Ratio(f"idle epoch, {most:,} of all kinds to 10", ratio, 2, True))
-        ten = {number: median(in_each(self.rounds, beside, number)) for number in mixed}
+        ten = {number: median(in_each(self.rounds, with_others, number)) for number in mixed}
         for number, spent in ten.items():
             self._show(_row("headrace", "ten of them busy", number, Cost(spent, spent)))
         what = f"ten rows for ten queries: among {most:,} of all kinds to alone"

@@ -92,7 +92,7 @@ def long_history(rows: list[dict[str, Any]], *empty: int) -> History:
 
 
 @pytest.mark.parametrize("visited", [True, False])
-def test_an_answer_with_a_small_bound_is_emitted_anew_when_its_buckets_become_larger(
+def test_an_answer_with_a_small_bound_is_emitted_again_when_its_buckets_become_larger(
     *, visited: bool
 ) -> None:
     """No row of the first group arrives after the tenth epoch, so that it changes by expiry alone, while errors rise and fall; they rise first

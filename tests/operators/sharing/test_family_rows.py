@@ -8,7 +8,7 @@ from headrace.algebra.query import Filter, Query, Windowed
 from headrace.algebra.windows.window import TimeRange
 from headrace.operators.rows.row_state import RowLayout
 from headrace.operators.sharing.family_rows import FamilyRows
-from headrace.operators.sharing.query_rows import QueryRows
+from headrace.operators.sharing.pairs.query_rows import QueryRows
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT
 from tests.laws import strategies as some

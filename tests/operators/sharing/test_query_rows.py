@@ -19,9 +19,10 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import QUERY_NUMBER, Operator
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.rows.row_state import Bounded, RowLayout
-from headrace.operators.sharing import family_rows, query_pairs, query_rows
+from headrace.operators.sharing import family_rows
 from headrace.operators.sharing.family_rows import FamilyRows
-from headrace.operators.sharing.query_rows import QueryRows
+from headrace.operators.sharing.pairs import query_pairs, query_rows
+from headrace.operators.sharing.pairs.query_rows import QueryRows
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT
 from tests.laws import strategies as some

@@ -4,7 +4,7 @@ a group's many counts below punctuation are merged into exponential histograms.
 A histogram is equivalent to a few counts that expire one by one (`Histograms.cells`), with the same error bound. So the
 exact operator answers, over these counts instead of rows. Rows at or above punctuation stay exact.
 
-When the error of histograms changes, the next visit writes each of them anew, with its answer: a row that was emitted with a small bound does
+When the error of histograms changes, the next visit writes each of them again, with its answer: a row that was emitted with a small bound does
 not hold until the next expiry of a bucket that has become larger.
 Source: as `synopses/exponential_histogram`.
 """
@@ -201,7 +201,7 @@ class ApproximateInstants(Around):
 
     def _cells(self, held: GroupHistograms, changed_at: Instant | None = None) -> pa.Table:
         """Everything held, as counts at instants; those of bounds next to the counts they bound. Groups whose histogram gets another error
-        have a count of nothing at `changed_at`, at which they are answered anew.
+        have a count of nothing at `changed_at`, at which they are answered again.
         """
         thin = self.histogram_layout.layout.partial_columns
         parts = [(held.codes, held.panes, dict(zip(thin, held.values, strict=True)))]

@@ -24,7 +24,7 @@ from headrace.operators.families.family import state_name
 from headrace.operators.families.numbering import number_of
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.rows.row_state import ROWS
-from headrace.operators.sharing.query_rows import QueryRows, layout_of
+from headrace.operators.sharing.pairs.query_rows import QueryRows, layout_of
 from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
 from headrace.time import FOREVER, Instant
 

@@ -32,7 +32,7 @@ from headrace.operators.query_index.index_cache import Plans, none_yet
 from headrace.operators.query_index.matching.selections import selections
 from headrace.operators.rows.sorted_rows import in_order, usable
 from headrace.operators.scalar import Evaluation
-from headrace.operators.sharing.query_pairs import QueryPairs
+from headrace.operators.sharing.pairs.query_pairs import QueryPairs
 from headrace.operators.sharing.reader_rows import EachAlone, numbers_of, scanned_of
 from headrace.time import FOREVER
 

@@ -22,7 +22,7 @@ from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import state_name
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.rows.row_state import LIVE, ROWS, RowLayout
-from headrace.operators.sharing.query_rows import layout_of
+from headrace.operators.sharing.pairs.query_rows import layout_of
 from headrace.time import FOREVER
 
 

@@ -113,7 +113,7 @@ class SelectionScan:
         return output
 
 
-SharingKind: TypeAlias = Choice["unshared", "routed", "panes", "conditions", "selections", "rows"]
+SharingKind: TypeAlias = Choice["unshared", "routed", "panes", "conditions", "selections", "rows", "values"]
 
 
 def scan_groups(
@@ -143,6 +143,8 @@ def scan_group_of(
         by_id = {operator.id: operator for operator in queries}
         scanners = OnDemand(lambda name: _scanner(by_id[name], relations, row_layout_states))
         return RoutedRows.of(tuple(queries), scanners)
+    if how == "values":
+        return _values(over_panes(queries), relations)
     if how == "selections":
         selecting = tuple(selection for operator in queries if (selection := operator.on_request) is not None)
         return SelectionScan(selecting, SharedSelections.of(selecting))
@@ -156,6 +158,13 @@ def scan_group_of(
         return SharedPanes.of(sharing, relations)
     are_few = _few.of(sharing, lambda: not _are_many(map(predicate_of, sharing)))
     return SharedPredicates.of(sharing, relations, few=are_few)
+
+
+def _values(queries: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> ScanGroup:
+    from headrace.operators.sharing.pairs.query_values import QueryValues  # noqa: PLC0415 - of many queries
+
+    by_id = {query.id: query for query in queries}
+    return QueryValues.of(queries, OnDemand(lambda name: by_id[name].scanner(relations)))
 
 
 def _scanner(
@@ -183,10 +192,35 @@ def groups(
     filtered = [(operator, first_filter(operator)) for operator in unshared]
     routed = _are_many(condition for _, condition in filtered if condition is not None)
     if routed:
-        yield "routed", [operator for operator, condition in filtered if condition is not None]
+        yield from _routed(
+            [operator for operator, condition in filtered if condition is not None], row_layout_states
+        )
     for operator, condition in filtered:
         if condition is None or not routed:
             yield "unshared", (operator,)
+
+
+def _routed(
+    operators: Sequence[Operator], row_layout_states: Collection[str]
+) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:
+    """Many aggregates of a family that store values have an index of their own, unless sparse groups are stored as rows."""
+    storing: dict[str, list[Operator]] = {}
+    for operator in operators:
+        if _folds_values(operator) and state_name(operator) not in row_layout_states:
+            storing.setdefault(state_name(operator), []).append(operator)
+    values = [queries for queries in storing.values() if len(queries) > MOST_SEPARATE_FILTERS]
+    yield from (("values", queries) for queries in values)
+    taken = {id(query) for queries in values for query in queries}
+    if others := [operator for operator in operators if id(operator) not in taken]:
+        yield "routed", others
+
+
+def _folds_values(operator: Operator) -> bool:
+    """Whether it stores values of rows, in a family, behind a filter alone."""
+    aggregate = operator.over_panes
+    if aggregate is None or aggregate.family is None or not aggregate.grouped.distinct_arguments:
+        return False
+    return shares(aggregate) and len(aggregate.steps) == 1 and isinstance(aggregate.steps[0], RowFilter)
 
 
 def _sharing(

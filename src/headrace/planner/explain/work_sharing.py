@@ -135,7 +135,7 @@ def _fold_label(how: SharingKind | Choice["together"], operators: Sequence[Opera
     panes = {operator.panes for operator in scan_group}
     cells = dict.fromkeys(cell for operator in scan_group for cell in partials(operator))
     folded = f"fold by {by} into panes of {len(panes)} window{'s' * (len(panes) > 1)}: {', '.join(cells)}"
-    if how == "conditions":
+    if how in ("conditions", "values"):
         conditions = {predicate_of(operator) for operator in scan_group}
         return f"{_joins(first)}match {len(conditions):,} conditions in one index, {folded}"
     return f"{folded}{_filter_and_joins(first)}"

@@ -30,7 +30,7 @@ from headrace.operators.query_index.matching.selections import selections
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.operators.rows.row_state import RowLayout
 from headrace.operators.scalar import Evaluation
-from headrace.operators.sharing.query_pairs import QueryPairs
+from headrace.operators.sharing.pairs.query_pairs import QueryPairs
 from headrace.schema import BIGINT
 from headrace.time import BEGINNING, FOREVER
 
