@@ -93,18 +93,15 @@ def answers(peer: Peer, kind: str, count: int) -> tuple[int, int]:
         for seconds in ranges
     ]
     keys = 1 if kind == "percentile" else KEYS
-    most = keys * sum(_windows(length, slide, peer.seconds, FAR) for length in lengths)
+    most = keys * sum(_windows(length, slide, peer.seconds, None) for length in lengths)
     least = keys * sum(_windows(length, slide, peer.seconds, peer.seconds - 2) for length in lengths)
     return (most if peer.closes_at_end else least), most
 
 
-FAR = 1 << 30
-
-
-def _windows(length: int, slide: int, seconds: int, until: int) -> int:
-    """The windows that hold a row of the first seconds and end by `until`."""
+def _windows(length: int, slide: int, seconds: int, until: int | None) -> int:
+    """The windows that hold a row of the first seconds and end by `until`; None: at any time."""
     starts = np.arange(-(-(1 - length) // slide) * slide, seconds, slide)
-    return int((starts + length <= until).sum())
+    return len(starts) if until is None else int((starts + length <= until).sum())
 
 
 def _pairs(seconds: int, of: int) -> int:

@@ -110,17 +110,25 @@ def some_rows(count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", CALLS)
 def test_a_thousand_queries_are_folded_in_one_pass(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One table of each store, and no scanner of a query; of large batches each query has its own."""
+    """One table of each store for both batches, and no scanner of a query; of large batches each query has its own."""
     operators = family(kind, ("k",), above(1000), [4] * 1000)
     ((how, queries),) = groups(operators)
     assert (how, len(queries)) == ("values", 1000)
     (scan_group,) = scan_groups(operators, {})
     assert isinstance(scan_group, QueryValues)
-    scan_group.add(rows(some_rows(30)))
+    for _ in range(2):
+        scan_group.add(rows(some_rows(15)))
     assert not scan_group.alone.scanners
     output = scan_group.finish()
     stores = len(queries[0].over_panes.layouts)
     assert [len(tables) for tables in output.sections.values()] == [1] * stores
+    (once,) = scan_groups(operators, {})
+    once.add(rows(some_rows(15)))
+    cells, same = (
+        [[table.num_rows for table in tables] for tables in made.sections.values()]
+        for made in (output, once.finish())
+    )
+    assert cells == same, "cells of several batches are merged"
     kept = {name: scanned.rows_kept for name, scanned in output.scanned.items() if scanned.rows_kept}
     assert kept == {**{f"q{n}": 30 for n in range(7)}, "q7": 20, "q8": 10}
     assert {scanned.rows_in for scanned in output.scanned.values()} == {30}

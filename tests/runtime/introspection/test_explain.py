@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -85,6 +86,22 @@ def test_what_is_shared_is_what_the_tasks_share(hub: Hub) -> None:
         shared.users for shared in report.sharing.works if shared.kind == "state" and len(shared.users) > 1
     }
     assert sorted(map(len, states)) == [2, 20]
+
+
+def test_values_of_many_queries_are_folded_together_as_explain_says(hub: Hub) -> None:
+    """Medians with twenty conditions, over batches of a few rows."""
+    text = ALERT.replace("COUNT(*)", "PERCENTILE(v, 0.5)")
+    hub.register_many({f"q{n}": text.format(n) for n in range(20)})
+    for first in range(0, 180, 7):
+        push(hub, *range(first, min(first + 7, 180)))
+    (index,) = [work for work in explained(hub.home).sharing.works if "one index" in work.label]
+    assert len(index.users) == 20
+    assert "match 20 conditions in one index, fold by k" in index.label
+    for n in range(20):
+        medians = [(row["k"], row["n"]) for row in hub.query(f"q{n}").history().to_pylist()]
+        kept = [[s for s in range(low, low + 60) if s % 50 > n] for low in (0, 60)]
+        wanted = [("ab"[k], median(s % 50 for s in window if s % 2 == k)) for window in kept for k in (0, 1)]
+        assert sorted(medians) == sorted(wanted)
 
 
 def test_what_is_read_only_together_is_nobody_elses(hub: Hub) -> None:

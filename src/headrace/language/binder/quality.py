@@ -138,7 +138,7 @@ def _check_error(
         if any(call.function not in ("approx_count", "approx_sum") for call in calls):
             reason = "at every instant but for APPROX_COUNT and APPROX_SUM: the others are exact there"
     elif reason is None and not isinstance(sources.stream.window, TimeSlide | Landmark):
-        reason = "where windows do not end at instants that are known before, nor are of a time: all is exact there"
+        reason = "where windows do not end at instants that are known before"
     if reason is None and any(depends_on(call, aggregates) for call in calls):
         reason = "for aggregates that compare rows with their group"
     if reason is None and (select.bounds is not None or clause.quality.sketches is not None):

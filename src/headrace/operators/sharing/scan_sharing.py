@@ -139,12 +139,14 @@ def scan_group_of(
     if how == "unshared":
         (operator,) = queries
         return Unshared(operator, _scanner(operator, relations, row_layout_states))
-    if how == "routed":
+    if how in ("routed", "values"):
         by_id = {operator.id: operator for operator in queries}
         scanners = OnDemand(lambda name: _scanner(by_id[name], relations, row_layout_states))
-        return RoutedRows.of(tuple(queries), scanners)
-    if how == "values":
-        return _values(over_panes(queries), relations)
+        if how == "routed":
+            return RoutedRows.of(tuple(queries), scanners)
+        from headrace.operators.sharing.pairs.query_values import QueryValues  # noqa: PLC0415 - of many queries
+
+        return QueryValues.of(over_panes(queries), scanners)
     if how == "selections":
         selecting = tuple(selection for operator in queries if (selection := operator.on_request) is not None)
         return SelectionScan(selecting, SharedSelections.of(selecting))
@@ -158,13 +160,6 @@ def scan_group_of(
         return SharedPanes.of(sharing, relations)
     are_few = _few.of(sharing, lambda: not _are_many(map(predicate_of, sharing)))
     return SharedPredicates.of(sharing, relations, few=are_few)
-
-
-def _values(queries: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> ScanGroup:
-    from headrace.operators.sharing.pairs.query_values import QueryValues  # noqa: PLC0415 - of many queries
-
-    by_id = {query.id: query for query in queries}
-    return QueryValues.of(queries, OnDemand(lambda name: by_id[name].scanner(relations)))
 
 
 def _scanner(
@@ -203,7 +198,7 @@ def groups(
 def _routed(
     operators: Sequence[Operator], row_layout_states: Collection[str]
 ) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:
-    """Many aggregates of a family that store values have an index of their own, unless sparse groups are stored as rows."""
+    """Queries whose rows one index finds. Many aggregates of a family that store values have their own, unless sparse groups are stored as rows."""
     storing: dict[str, list[Operator]] = {}
     for operator in operators:
         if _folds_values(operator) and state_name(operator) not in row_layout_states:

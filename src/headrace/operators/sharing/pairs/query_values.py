@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.dataclass import dataclass
-from headrace.operators.aggregates.cell_table import fresh_slots
+from headrace.operators.aggregates.cell_table import fresh_slots, merge
 from headrace.operators.aggregates.group_by import Grouped, fold
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, flat, picked
-from headrace.operators.base.operator import SLOT, Scanned, Scanner
+from headrace.operators.base.operator import SLOT, Scanner
 from headrace.operators.families.family import state_name
 from headrace.operators.families.numbering import number_of
 from headrace.operators.families.pane_queries import together
@@ -70,12 +70,11 @@ _plans: Final = Plans(none_yet(_ValuePlan))
 
 @dataclass(slots=True)
 class QueryValues:
-    """The scanner of the queries: `tables` of each store, with the rows of all that were folded together; `alone` folds the others."""
+    """The scanner of the queries: `tables` has those of each store, of rows that were folded together; `alone` folds the others."""
 
     plan: _ValuePlan
     alone: RoutedRows
     tables: list[list[pa.Table]] = field(default_factory=list)
-    rows_in: int = 0
     kept: Ints = field(init=False)
     """The rows of each query that were folded together with those of others."""
 
@@ -84,7 +83,7 @@ class QueryValues:
 
     @staticmethod
     def of(queries: tuple[PaneAggregate, ...], scanners: Mapping[str, Scanner]) -> QueryValues:
-        """A scan of these queries, of which each `folds_values`; `scanners` make what one folds by itself."""
+        """A scan of queries of one family, each with a filter as its only step; `scanners` make what one folds by itself."""
         return QueryValues(_plans.of(queries), RoutedRows.of(queries, scanners))
 
     @property
@@ -94,21 +93,24 @@ class QueryValues:
 
     def add(self, batch: Batch) -> None:
         """Fold a batch."""
-        if batch.rows * len(self.plan.queries) > MOST_PAIRS:
+        if batch.rows * len(self.plan.queries) > MOST_PAIRS or not self._fold(batch):
             self.alone.add(batch)
-            return
+
+    def _fold(self, batch: Batch) -> bool:
+        """Fold the pairs of a batch; False, and nothing is done, where an expression fails."""
+        example = self.plan.queries[0]
         matched = selections(self.plan.index, batch.columns, batch.rows)
         evaluation = Evaluation(batch.readable, batch.rows)
-        values = [flat(evaluation.values(value)) for value in self.plan.queries[0].grouped.inputs()]
+        values = [flat(evaluation.values(value)) for value in example.grouped.inputs()]
         if matched.failed or evaluation.errors is not None:
-            self.alone.add(batch)
-            return
-        self.rows_in += batch.rows
-        blocks = pane_keys(self.plan.queries[0].panes.of_times(batch.times))
+            return False
+        self.alone.rows_in += batch.rows  # which no query got
+        blocks = pane_keys(example.panes.of_times(batch.times))
         for rows, queries in self.plan.portions(matched.pairs()):
             self.kept += np.bincount(queries, minlength=len(self.kept))
             of_pairs = [pa.array(self.plan.numbers.take(queries)), *(picked(value, rows) for value in values)]
             self.tables.append(self._folded(blocks.take(rows), of_pairs))
+        return True
 
     def _folded(self, blocks: Ints, values: Sequence[pa.Array]) -> list[pa.Table]:
         """The cells of pairs by store, in the slot of their query, or in that of their keys without its number."""
@@ -122,21 +124,12 @@ class QueryValues:
 
     def finish(self) -> ScanOutput:
         """The cells of all queries, and what was scanned for each."""
-        output = self.alone.finish()
-        if not self.rows_in:
-            return output
-        state = state_name(self.plan.queries[0])
-        for tables in self.tables:
-            for store, table in enumerate(tables):
-                output.put(f"{state}/open{store}", table)
-        without: dict[int, Scanned] = {}
-        for query, kept in zip(self.plan.queries, self.kept.tolist(), strict=True):
-            alone = output.scanned[query.id]
-            if kept or alone.rows_kept or alone.rejected:
-                rows_in, rows_kept = alone.rows_in + self.rows_in, alone.rows_kept + kept
-                output.scanned[query.id] = replace(alone, rows_in=rows_in, rows_kept=rows_kept)
-            else:
-                output.scanned[query.id] = without.setdefault(
-                    alone.rows_in, replace(alone, rows_in=alone.rows_in + self.rows_in)
-                )
+        output, state = self.alone.finish(), state_name(self.plan.queries[0])
+        for store, tables in enumerate(zip(*self.tables, strict=True)):
+            layout = self.plan.grouped.layouts[store]
+            output.put(f"{state}/open{store}", tables[0] if len(tables) == 1 else merge(layout, tables))
+        for place in np.flatnonzero(self.kept).tolist():
+            name = self.plan.queries[place].id
+            alone = output.scanned[name]
+            output.scanned[name] = replace(alone, rows_kept=alone.rows_kept + int(self.kept[place]))
         return output
