@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from headrace.store.files.spare_files import spare_files
+
 _AT_ONCE: Final = 512
 """Buffers of one gather-write; systems refuse more than 1024."""
 
@@ -22,8 +24,11 @@ class Disk:
     """Whether what was synced survives a power cut."""
 
     def create(self, path: str) -> int:
-        """A descriptor of a new file that only this call can have made."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        """A descriptor of a new file that only this call can have made: a spare one, where the folder has one."""
+        descriptor = spare_files().named(path)
+        if descriptor is None:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        return descriptor
 
     def write(self, descriptor: int, parts: Iterable[bytes | memoryview]) -> int:
         """Write all parts one after the other; the number of bytes written."""

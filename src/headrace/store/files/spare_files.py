@@ -1,0 +1,147 @@
+"""Files that are made before they are needed, for folders in which files are made all the time.
+
+To make a file a file system searches for a free inode. ext4 without a journal passes all of those that were freed in the last minute: 0.3
+to 0.6 ms where epochs retire files, and an epoch makes five. A thread makes them meanwhile, without a name (`O_TMPFILE`): what
+is not used vanishes with its descriptor, whatever happens to the process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import field
+from functools import cache
+from typing import Final
+
+from headrace.dataclass import dataclass
+
+_STOCK: Final = 8
+"""Files that a folder has at most."""
+_LOW: Final = 4
+"""So many or fewer wake the thread."""
+_OFTEN: Final = 4
+_OFTEN_SECONDS: Final = 0.5
+"""A folder gets spare files once so many files were made in it in this time."""
+_IDLE_SECONDS: Final = 1.0
+"""After so long without a new file a folder has none in stock."""
+_FLAGS: Final = os.O_WRONLY | os.O_CLOEXEC | getattr(os, "O_TMPFILE", 0)
+
+
+@dataclass(slots=True)
+class _Stock:
+    """The spare files of a folder, as descriptors, and when the last files were made there (seconds of the monotonic clock)."""
+
+    made: deque[float] = field(default_factory=lambda: deque(maxlen=_OFTEN))
+    descriptors: deque[int] = field(default_factory=deque)
+    is_refused: bool = False
+    """The file system has no files without a name, or the folder is full or gone."""
+
+    def is_low(self) -> bool:
+        """Whether the thread has to make some."""
+        often = len(self.made) == _OFTEN and self.made[-1] - self.made[0] < _OFTEN_SECONDS
+        return often and not self.is_refused and len(self.descriptors) <= _LOW
+
+    def fill(self, folder: str) -> None:
+        """Make what is missing."""
+        try:
+            while len(self.descriptors) < _STOCK:
+                self.descriptors.append(os.open(folder, _FLAGS, 0o644))
+        except OSError:
+            self.is_refused = True  # who makes a file in the ordinary way meets the error, if it is one
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        while self.descriptors:
+            os.close(self.descriptors.popleft())
+
+
+class SpareFiles:
+    """The spare files of this process. Safe to use from threads."""
+
+    def __init__(self) -> None:
+        self._stocks: dict[str, _Stock] = {}
+        self._lock = threading.Lock()
+        self._wanted = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def named(self, path: str) -> int | None:
+        """A descriptor of a new, empty file of this name; None where there is no spare file, or it cannot have the name."""
+        descriptor = self._take(path.rpartition("/")[0]) if hasattr(os, "O_TMPFILE") else None
+        if descriptor is None:
+            return None
+        try:
+            # With a descriptor of a folder Python's call follows the symbolic link, which leads to the file; it is not used.
+            os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def count(self) -> int:
+        """How many there are."""
+        with self._lock:
+            return sum(len(stock.descriptors) for stock in self._stocks.values())
+
+    def let_go(self) -> None:
+        """Close all of them: for a process that has them from the one that it was forked from."""
+        for stock in self._stocks.values():
+            stock.close()
+
+    def _take(self, folder: str) -> int | None:
+        with self._lock:
+            if folder not in self._stocks and self._thread is None:
+                self._forget()
+            stock = self._stocks.setdefault(folder, _Stock())
+            stock.made.append(time.monotonic())
+            descriptor = stock.descriptors.popleft() if stock.descriptors else None
+            if stock.is_low():
+                self._wanted.set()
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._run, name="headrace-spare-files", daemon=True
+                    )
+                    with suppress(RuntimeError):  # the interpreter is ending
+                        self._thread.start()
+        return descriptor
+
+    def _run(self) -> None:
+        while True:
+            if self._wanted.wait(_IDLE_SECONDS):
+                self._wanted.clear()
+                self._fill()
+            with self._lock:
+                self._forget()
+                if not self._stocks:
+                    self._thread = None
+                    return
+
+    def _fill(self) -> None:
+        with self._lock:
+            low = [(folder, stock) for folder, stock in self._stocks.items() if stock.is_low()]
+        for folder, stock in low:
+            stock.fill(folder)
+
+    def _forget(self) -> None:
+        """Let go of the files of folders in which none was made for a while."""
+        now = time.monotonic()
+        for folder in [f for f, stock in self._stocks.items() if now - stock.made[-1] > _IDLE_SECONDS]:
+            self._stocks.pop(folder).close()
+
+
+@cache
+def spare_files() -> SpareFiles:
+    """Those of this process."""
+    return SpareFiles()
+
+
+def _after_fork() -> None:
+    """The parent's are not the child's to name, and threads do not survive a fork."""
+    if spare_files.cache_info().currsize:
+        spare_files().let_go()
+        spare_files.cache_clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

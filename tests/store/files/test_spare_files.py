@@ -1,0 +1,213 @@
+"""Spare files: what they become, when there are some, and what is left of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import AlreadyPublished
+from headrace.store.files import spare_files as module
+from headrace.store.files.disk import Disk
+from headrace.store.files.filesystem import LocalStore
+from headrace.store.files.spare_files import SpareFiles, spare_files
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="only Linux has files without a name")
+ENOUGH = 64
+SECONDS = 20
+
+
+@pytest.fixture(autouse=True)
+def _own() -> Iterator[None]:
+    """None of another test."""
+    spare_files().let_go()
+    spare_files.cache_clear()
+    yield
+    spare_files().let_go()
+    spare_files.cache_clear()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, "it never was"
+        time.sleep(0.002)
+
+
+def is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def names_in(folder: Path | str) -> set[str]:
+    return {path.name for path in Path(folder).iterdir()}
+
+
+def make_some(folder: Path) -> int:
+    """Make files until there are spare ones; how many that took."""
+    disk = Disk()
+    for number in range(ENOUGH):
+        os.close(disk.create(f"{folder}/some-{uuid.uuid4().hex}"))
+        if spare_files().count():
+            return number
+        time.sleep(0.002)
+    raise AssertionError("there never were spare files")
+
+
+def test_a_folder_in_which_files_are_made_often_gets_spare_ones_and_no_other_does(tmp_path: Path) -> None:
+    (tmp_path / "busy").mkdir()
+    (tmp_path / "quiet").mkdir()
+    disk = Disk()
+    os.close(disk.create(f"{tmp_path}/quiet/one"))
+    assert make_some(tmp_path / "busy") >= module._OFTEN - 1
+    os.close(disk.create(f"{tmp_path}/quiet/two"))
+    assert not spare_files()._stocks[f"{tmp_path}/quiet"].descriptors
+
+
+def test_a_spare_file_gets_its_name_and_nothing_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_some(tmp_path)
+    until(lambda: spare_files().count() > 1)
+    before = names_in(tmp_path)
+    path, opened = f"{tmp_path}/wanted", list[int]()
+    ordinary = os.open
+
+    def counted(name: str, flags: int, mode: int = 0o777) -> int:
+        opened.append(flags & os.O_CREAT)
+        return ordinary(name, flags, mode)
+
+    monkeypatch.setattr(os, "open", counted)
+    descriptor = Disk().create(path)
+    assert os.O_CREAT not in opened
+    Disk().write(descriptor, [b"bytes"])
+    os.close(descriptor)
+    assert Path(path).read_bytes() == b"bytes"
+    assert names_in(tmp_path) - before == {"wanted"}
+    ordinary_file = ordinary(f"{tmp_path}/ordinary", os.O_WRONLY | os.O_CREAT, 0o644)
+    assert stat.S_IMODE(Path(path).stat().st_mode) == stat.S_IMODE(os.fstat(ordinary_file).st_mode)
+    os.close(ordinary_file)
+
+
+def test_a_name_that_is_taken_stays_whose_it_is(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_bytes(b"first")
+    make_some(tmp_path)
+    with pytest.raises(FileExistsError):
+        Disk().create(f"{tmp_path}/taken")
+    assert (tmp_path / "taken").read_bytes() == b"first"
+    store = LocalStore(tmp_path)
+    for number in range(ENOUGH):
+        store.write_once(f"runs/{number}", [b"x"])
+        with pytest.raises(AlreadyPublished):
+            store.write_once(f"runs/{number}", [b"y"])
+    assert store.list(unfinished=True) == []
+    assert {store.read(f"runs/{number}") for number in range(ENOUGH)} == {b"x"}
+
+
+def test_spare_files_and_their_thread_end_when_none_is_made_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.05)
+    make_some(tmp_path)
+    thread = spare_files()._thread
+    assert thread is not None
+    held = names_in("/proc/self/fd")
+    until(lambda: not thread.is_alive())
+    assert spare_files().count() == 0
+    assert not spare_files()._stocks
+    assert len(names_in("/proc/self/fd")) < len(held)
+    make_some(tmp_path)  # and they begin again
+    assert spare_files()._thread is not thread
+
+
+def test_a_file_system_that_has_none_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, ordinary = list[str](), os.open
+
+    def without(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            asked.append(path)
+            raise OSError(errno.EOPNOTSUPP, "not supported", path)
+        return ordinary(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", without)
+    disk = Disk()
+    for number in range(ENOUGH):
+        os.close(disk.create(f"{tmp_path}/{number}"))
+        time.sleep(0.001)
+    until(lambda: bool(asked))
+    assert asked == [str(tmp_path)]
+    assert len(names_in(tmp_path)) == ENOUGH
+
+
+def test_without_proc_files_are_made_in_the_ordinary_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_some(tmp_path)
+
+    def missing(source: str, target: str, **_: int) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file", source, None, target)
+
+    monkeypatch.setattr(os, "link", missing)
+    os.close(Disk().create(f"{tmp_path}/wanted"))
+    assert (tmp_path / "wanted").exists()
+
+
+def test_a_folder_that_is_gone_is_reported_as_ever(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    make_some(folder)
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    with pytest.raises(FileNotFoundError):
+        Disk().create(f"{folder}/wanted")
+
+
+def test_a_forked_process_has_none_of_its_parents(tmp_path: Path) -> None:
+    make_some(tmp_path)
+    until(lambda: spare_files().count() > 1)
+    count = spare_files().count()
+    inherited = [one for stock in spare_files()._stocks.values() for one in stock.descriptors]
+    child = os.fork()
+    if child == 0:  # it must not return into the test
+        try:
+            closed = sum(not is_open(one) for one in inherited)
+            os.close(Disk().create(f"{tmp_path}/of-the-child"))
+            os._exit(0 if closed == len(inherited) and not spare_files().count() else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert spare_files().count() == count
+    assert (tmp_path / "of-the-child").exists()
+
+
+def test_threads_that_make_files_at_once_get_one_each(tmp_path: Path) -> None:
+    spare, names = SpareFiles(), [f"{tmp_path}/{number}" for number in range(400)]
+    inodes = list[int]()
+
+    def make(mine: list[str]) -> None:
+        disk = Disk()
+        for name in mine:
+            descriptor = spare.named(name)
+            if descriptor is None:
+                descriptor = disk.create(name)
+            inodes.append(os.fstat(descriptor).st_ino)
+            os.close(descriptor)
+
+    threads = [threading.Thread(target=make, args=(names[part::4],)) for part in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(inodes)) == len(names) == len(names_in(tmp_path))
+    spare.let_go()
