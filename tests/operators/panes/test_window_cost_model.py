@@ -21,7 +21,7 @@ from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.pane_sealing import parents
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.window_cost_model import Cost, cost, rows_for_panes_to_pay
-from headrace.operators.window_assembly import assemble
+from headrace.operators.window_assembly import assemble, rolling_windows
 from headrace.operators.window_assembly.assemble import windows
 from headrace.schema import BIGINT, DOUBLE, Type
 
@@ -46,10 +46,12 @@ def forced(patch: pytest.MonkeyPatch, *, differences: bool) -> None:
     patch.setattr(assemble, "cost", lambda *_: made)
 
 
-def emitted(layout: Layout, panes: Panes, tables: list[pa.Table], due: range) -> set[tuple[Any, ...]]:
+def emitted(
+    layout: Layout, panes: Panes, tables: list[pa.Table], due: range, *, by_query: bool = False
+) -> set[tuple[Any, ...]]:
     top = (panes.per_window or 1).bit_length() - 1
     answers = set()
-    for chunk in windows(layout, panes, ClosedPanes(tables), due, top):
+    for chunk in windows(layout, panes, ClosedPanes(tables), due, top, by_query=by_query):
         cells = [
             part.tolist()
             for partial_column in layout.partial_columns
@@ -76,6 +78,52 @@ def test_windows_as_differences_are_those_made_of_blocks(
             forced(patch, differences=differences)
             answers.append(emitted(grouped.layouts[0], panes, tables, due))
     assert answers[0] == answers[1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(-30, 60), st.integers(0, 3), st.integers(-(2**62), 2**62)), min_size=1),
+    st.builds(Panes, st.just(2), st.just(0), st.integers(0, 1), st.integers(1, 9)),
+    st.sampled_from((1, 1 << 20)),
+)
+def test_windows_beyond_their_range_are_as_from_copies_of_rows_when_made_of_dense_panes(
+    drawn: list[tuple[int, int, int]], panes: Panes, long_row: int
+) -> None:
+    at, k, v = (np.array(part, np.int64) for part in zip(*drawn, strict=True))
+    grouped = layout_of(("count", BIGINT), ("sum", BIGINT), ("max", BIGINT))
+    layout = grouped.layouts[0]
+    tables = sealed(grouped, panes, at, k, pa.array(v))
+    due = range(-12, 45)
+    answers, order = [], [[], []]
+    for dense in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(assemble, "_rolled_length", lambda *_: 0)
+            patch.setattr(assemble, "_is_dense", lambda *_, dense=dense: dense)
+            patch.setattr(rolling_windows, "_LONG_ROW", long_row)
+            answers.append(emitted(layout, panes, tables, due))
+            for chunk in windows(layout, panes, ClosedPanes(tables), due, 9, by_query=dense):
+                keys, numbers = chunk.keys[0].to_pylist(), chunk.windows.tolist()
+                order[dense] += zip(keys, numbers, strict=True)
+                if dense and (panes.per_window or 0) > 1:
+                    assert keys == sorted(keys)
+            if dense:
+                assert emitted(layout, panes, tables, due, by_query=True) == answers[0]
+    assert answers[0] == answers[1]
+    assert sorted(order[0]) == sorted(order[1])
+
+
+@pytest.mark.parametrize(("groups", "is_dense"), [(50, True), (5000, False)])
+def test_panes_are_made_dense_where_most_groups_are_in_all_of_them(groups: int, is_dense: bool) -> None:
+    panes, grouped = Panes(1, 0, 0, 6), layout_of(("sum", BIGINT))
+    at, k = np.arange(5000) % 5, np.arange(5000) * groups // 5000
+    if is_dense:
+        k = np.arange(5000) // 5 % groups
+    tables, rolled = sealed(grouped, panes, at, k, pa.array(k)), []
+    original = assemble.rolling
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "_rolled_length", lambda *_: 0)
+        patch.setattr(assemble, "rolling", lambda *given: rolled.append(1) or original(*given))
+        emitted(grouped.layouts[0], panes, tables, range(12))
+    assert bool(rolled) == is_dense
 
 
 def read_by(grouped: Grouped, panes: Panes, due: range, *, differences: bool) -> int:

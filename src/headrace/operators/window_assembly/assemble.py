@@ -45,6 +45,7 @@ _ROLLED_ROWS: Final = 250_000
 _ROLLED_WINDOWS: Final = 65_536
 _LONG_STEADY: Final = 1024
 _REPEATED_ROWS: Final = 250_000
+_PLACES_AT_ONCE: Final = 1 << 16
 
 
 def closing(panes: Panes, emitted: int, last_due: int, present: tuple[int, int] | None) -> range:
@@ -59,9 +60,12 @@ def closing(panes: Panes, emitted: int, last_due: int, present: tuple[int, int] 
 
 
 def windows(
-    layout: Layout, panes: Panes, closed_panes: ClosedPanes, due: range, top: int
+    layout: Layout, panes: Panes, closed_panes: ClosedPanes, due: range, top: int, *, by_query: bool = False
 ) -> Iterator[WindowCells]:
-    """The cells of all windows in `due`, a chunk at a time; `top` is the highest level of blocks."""
+    """The cells of all windows in `due`, a chunk at a time; `top` is the highest level of blocks.
+
+    With `by_query` groups begin with the number of a query, and chunks of many rows are in its order.
+    """
     sealed = closed_panes.panes
     if panes.per_window == 1 and due:
         held = between(sealed, block_key(0, panes.stop(due[0]) - 1), block_key(0, panes.stop(due[-1])))
@@ -83,12 +87,12 @@ def windows(
             start = steady if cells is not None else _skip(panes, sealed, steady)
             continue
         if rolled_length:
-            is_rolled, cells = _rolled(layout, panes, sealed, chunk)
+            is_rolled, cells = _rolled(layout, panes, sealed, chunk, by_query)
             if not is_rolled:
                 rolled_length = 0
                 continue
         else:
-            cells = _chunk(layout, panes, closed_panes.blocks, chunk, top)
+            cells = _chunk(layout, panes, closed_panes.blocks, chunk, top, by_query)
         if cells is not None:
             yield cells
             start = chunk.stop
@@ -147,7 +151,7 @@ def _rolled_length(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due
 
 
 def _rolled(
-    layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range
+    layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, by_query: bool
 ) -> tuple[bool, WindowCells | None]:
     """Whether a dense table of panes and groups is worth it, and if so its cells (None: no rows)."""
     first, length = panes.first(due[0]), panes.per_window
@@ -160,9 +164,45 @@ def _rolled(
     count = rows.groups.count
     if panes.per_slide * (len(due) + 2 * length) * count > max(4 * rows.rows, _DENSE_CELLS):
         return False, None
+    return True, _rolled_cells(layout, panes, rows, due, by_query)
+
+
+def _is_dense(panes: Panes, rows: Gathered, due: range) -> bool:
+    """Whether the cells of all panes and groups are fewer than twice the copies of rows that windows would hold.
+
+    A copy is gathered and scattered, a cell of a table is read in order: it takes a tenth of the time.
+    """
+    assert panes.per_window is not None
+    assert panes.back is not None
+    steps = panes.per_slide * len(due) + 2 * panes.per_window
+    return (steps + len(due)) * rows.groups.count <= 2 * min(panes.back, len(due)) * rows.rows
+
+
+def _rolled_cells(layout: Layout, panes: Panes, rows: Gathered, due: range, by_query: bool) -> WindowCells:
+    """The cells of windows from one dense table of their panes and groups."""
+    first, length = panes.first(due[0]), panes.per_window
+    assert first is not None
+    assert length is not None
     starts = panes.per_slide * np.arange(len(due))
     answer = rolling(layout, rows, rows.blocks - block_key(0, first), starts, length)
-    return True, _alive(layout, rows, answer, due)
+    return _alive(layout, rows, answer, due, _by_query(rows, len(due)) if by_query else None)
+
+
+def _by_query(rows: Gathered, windows: int) -> Ints:
+    """The places of the cells of all windows and groups, windows slowest, in the order of queries."""
+    count, numbers = rows.groups.count, rows.groups.keys[0].to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    begins = np.flatnonzero(np.append(True, np.diff(numbers[order]) != 0))
+    groups = np.diff(np.append(begins, count))
+    # A query's cells begin after those of all windows of the queries before it, and are window by window.
+    first = np.repeat(begins * (windows - 1), groups) + np.arange(count)
+    stride = np.repeat(groups, groups)
+    places = np.empty(windows * count, np.int64)
+    at_once = max(1, _PLACES_AT_ONCE // count)
+    for low in range(0, windows, at_once):
+        window = np.arange(low, min(windows, low + at_once))[:, None]
+        places[first + window * stride] = window * count + order
+    return places
 
 
 def _chunk_length(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
@@ -201,7 +241,7 @@ def _skip(panes: Panes, sealed: Sequence[pa.Table], window: int) -> int:
 
 
 def _chunk(
-    layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int
+    layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int, by_query: bool = False
 ) -> WindowCells | None:
     first, last = panes.first(due[0]), panes.first(due[-1])
     stop_first, stop_last = panes.stop(due[0]), panes.stop(due[-1])
@@ -223,6 +263,8 @@ def _chunk(
     parts = [slice(low, high) for low, high in itertools.pairwise(ends)]
     disjoint = first is not None and right_range == (0, 0)
     cells = (right_range[1] - right_range[0] + left_range[1] - left_range[0] + len(due)) * rows.groups.count
+    if disjoint and _is_dense(panes, rows, due):
+        return _rolled_cells(layout, panes, rows, due, by_query)
     if disjoint or cells > max(8 * rows.rows, _DENSE_CELLS):
         return _sparse(layout, panes, rows, parts[1], due)
     return _dense(layout, panes, rows, parts, due, left_range, right_range)
@@ -258,13 +300,15 @@ def _dense(
     return _alive(layout, rows, Answer(cells, rows.answer.dictionaries), due)
 
 
-def _alive(layout: Layout, rows: Gathered, answer: Answer, due: range) -> WindowCells:
-    """The non-empty cells of a cell for each window and group, windows slowest."""
+def _alive(
+    layout: Layout, rows: Gathered, answer: Answer, due: range, places: Ints | None = None
+) -> WindowCells:
+    """The non-empty cells of a cell for each window and group, windows slowest, or in the order of `places`."""
     held = answer.cells[layout.partial_columns[0]][0] > 0
-    if held.all():
+    if places is None and held.all():
         window, group_index = np.divmod(np.arange(len(held)), rows.groups.count)
     else:
-        alive = np.flatnonzero(held)
+        alive = np.flatnonzero(held) if places is None else places[held[places]]
         answer = select(answer, alive)
         window, group_index = np.divmod(alive, rows.groups.count)
     keys = tuple(picked(key, group_index) for key in rows.groups.keys)

@@ -9,6 +9,8 @@ instead: a window is the total at its end less that at its start (the differenti
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from headrace.operators.aggregates.aggregate_calls import Answer
@@ -17,34 +19,58 @@ from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Partial
 
+_LONG_ROW: Final = 1024
+"""Groups from which on rows are added one by one, in place: arrays of all windows at once are new memory each, whose first touch costs more
+than the sums.
+"""
+
 
 def rolling(layout: Layout, rows: Gathered, panes: Ints, starts: Ints, length: int) -> Answer:
     """The cells of each (window, group), windows slowest.
 
     `panes` numbers the pane of each row from 0, window i is the `length` panes from `starts[i]` on.
     """
-    count = rows.groups.count
-    intervals = int(starts[-1]) // length + 2
-    codes = panes * count + rows.groups.codes
     cells: dict[PartialColumn, Cells] = {}
     with np.errstate(all="ignore"):
         for partial_column in layout.partial_columns:
-            flat = partial_column.partial.reduce(
-                rows.answer.cells[partial_column], codes, intervals * length * count
-            )
-            answer_of = _differences if partial_column.partial.subtracts else _windows
-            windows = answer_of(partial_column.partial, flat, starts, length, count)
+            make = _differences if partial_column.partial.subtracts else _combined
+            windows = make(partial_column, rows, panes, starts, length)
             cells[partial_column] = tuple(part.reshape(-1) for part in windows)
     return Answer(cells, rows.answer.dictionaries)
 
 
-def _differences(partial: Partial, flat: Cells, starts: Ints, length: int, count: int) -> Cells:
-    """Windows down, groups across; totals wrap around and so do their differences."""
-    none = partial.identity((1, count))
-    panes = tuple(
-        np.concatenate([zero, part.reshape(-1, count)]) for zero, part in zip(none, flat, strict=True)
-    )
-    return tuple(total[starts + length] - total[starts] for total in partial.accumulate(panes))
+def _differences(column: PartialColumn, rows: Gathered, panes: Ints, starts: Ints, length: int) -> Cells:
+    """Windows down, groups across; totals wrap around and so do their differences. Only panes that hold rows have totals."""
+    count = rows.groups.count
+    present = np.flatnonzero(np.bincount(panes))
+    places = np.zeros(int(present[-1]) + 1, np.int64)
+    places[present] = np.arange(1, len(present) + 1)
+    codes = places[panes] * count + rows.groups.codes
+    totals = column.partial.reduce(rows.answer.cells[column], codes, (len(present) + 1) * count)
+    low, high = np.searchsorted(present, starts), np.searchsorted(present, starts + length)
+    return tuple(_between(total.reshape(-1, count), low, high) for total in totals)
+
+
+def _between(counts: np.ndarray, low: Ints, high: Ints) -> np.ndarray:
+    """The sums of the rows after `low` up to `high`, for each pair of them; `counts` is overwritten."""
+    if counts.shape[1] < _LONG_ROW:
+        totals = np.cumsum(counts, axis=0)
+        short: np.ndarray = totals[high] - totals[low]
+        return short
+    for row in range(1, len(counts)):
+        counts[row] += counts[row - 1]
+    windows = np.empty((len(low), counts.shape[1]), counts.dtype)
+    for window, (first, last) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        np.subtract(counts[last], counts[first], out=windows[window])
+    return windows
+
+
+def _combined(column: PartialColumn, rows: Gathered, panes: Ints, starts: Ints, length: int) -> Cells:
+    """Windows down, groups across, of cells that cannot be subtracted."""
+    count, intervals = rows.groups.count, int(starts[-1]) // length + 2
+    codes = panes * count + rows.groups.codes
+    flat = column.partial.reduce(rows.answer.cells[column], codes, intervals * length * count)
+    return _windows(column.partial, flat, starts, length, count)
 
 
 def _windows(partial: Partial, flat: Cells, starts: Ints, length: int, count: int) -> Cells:

@@ -16,7 +16,7 @@ from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY, WindowCells
 from headrace.operators.aggregates.group_by import columns_of_cells, nothing
 from headrace.operators.base.group_codes import Ints, ints
-from headrace.operators.base.operator import Advance, Sections, Windows
+from headrace.operators.base.operator import QUERY_NUMBER, Advance, Sections, Windows
 from headrace.operators.panes.adaptive_panes import SPARSE_OPEN
 from headrace.operators.panes.closed_panes import ClosedPanes
 from headrace.operators.panes.pane_keys import between, block_key, extent
@@ -202,8 +202,9 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
         return
     if lengths is None and len(due) == 1 and (operator.panes.per_window or 0) > 1:
         lengths = WindowLengths.uniform(operator.panes)
+    by_query = [key.name for key in operator.keys[:1]] == [QUERY_NUMBER]
     plain, *others = (
-        windows(layout, operator.panes, store.closed, due, operator.top_level)
+        windows(layout, operator.panes, store.closed, due, operator.top_level, by_query=by_query)
         if lengths is None
         else mixed_windows(layout, lengths, store.closed, due)
         for layout, store in zip(operator.layouts, stores, strict=True)
