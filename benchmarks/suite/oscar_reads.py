@@ -37,7 +37,7 @@ from the page cache. A piece is large enough where a quarter takes at most half 
 fourth piece is read as Headrace's archive reads parts of runs: the pieces that follow are announced, so that several requests are in flight (`headrace.archive.in_flight`);
 and, for comparison, each when the one before it is there. Parquet is read from memory by row groups of 64 to 65,536 rows: the
 time of one is an overhead and a time for each row, and the break-even is the rows that take as long as the overhead. The smallest part of
-a run in Headrace is between one and two times 1,024 rows: `headrace.archive.blocks`."""
+a run in Headrace is between one and two times 2,048 rows: `headrace.archive.blocks`."""
 LOAD = """Completed scans of an archive that takes in rows, and the time that it takes in as many, with none to six readers (OSCAR, Figures 13 to 18).
 
 Every reader scans the archive again and again, in a thread of its own, until a fixed number of rows has been archived; a part of a scan at the end counts as that part.

@@ -97,7 +97,7 @@ def test_parts_are_the_rows_below_their_shares(blocks: int, halvings: int) -> No
 
 
 def test_a_large_run_begins_with_ever_larger_samples_of_it() -> None:
-    rows = 300_000
+    rows = 600_000
     writer = RunWriter(SCHEMA, blocks=Blocks(SEED, 8))
     position = np.arange(rows)
     writer.add([pa.array(position)], position[::-1].copy(), position, None)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.archive import blocks as archive_blocks
 from headrace.archive.blocks import Blocks, blocks_of, seed_of
 from headrace.archive.prefixes import Prefixes
 from headrace.archive.runs import BLOCK, POSITION
@@ -111,8 +112,11 @@ def test_a_sample_has_the_rows_that_a_run_of_all_has_in_its_first_parts(tmp_path
             )
 
 
-def test_the_parts_of_a_sample_are_finer_than_those_of_its_runs(tmp_path: Path) -> None:
+def test_the_parts_of_a_sample_are_finer_than_those_of_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a run with 2,000 rows the least part is a half; of four of them it is a fourth."""
+    monkeypatch.setattr(archive_blocks, "LEAST_ROWS", 1024)
     with opened(tmp_path / "home", "blocks '2'") as hub:
         fill(hub, 0, GROUP + 1)
         ((_, sample),) = samples(hub)
