@@ -26,7 +26,7 @@ MOST: Final = 1024
 SEED_OF_KEYS: Final = 0
 """The seed of blocks that are samples of keys."""
 LEAST_ROWS: Final = 2048
-"""Rows of the smallest part of a run, at least, on average: a quarter of the break-even, the 7,000 to 8,500 rows that take as long to read as
+"""Rows of the smallest part of a run, at least, on average: a quarter of the break-even, the 7,000 to 10,000 rows that take as long to read as
 a row group takes without rows (`python -m benchmarks oscar-skips`). Of smaller parts the overhead is nearly all. What a run is made of is in its file.
 """
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)

@@ -86,7 +86,7 @@ def test_windows_as_differences_are_those_made_of_blocks(
     st.sampled_from((1, 1 << 20)),
 )
 def test_windows_beyond_their_range_are_as_from_copies_of_rows_when_made_of_dense_panes(
-    drawn: list[tuple[int, int, int]], panes: Panes, long_row: int
+    drawn: list[tuple[int, int, int]], panes: Panes, at_once: int
 ) -> None:
     at, k, v = (np.array(part, np.int64) for part in zip(*drawn, strict=True))
     grouped = layout_of(("count", BIGINT), ("sum", BIGINT), ("max", BIGINT))
@@ -98,7 +98,7 @@ def test_windows_beyond_their_range_are_as_from_copies_of_rows_when_made_of_dens
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(assemble, "_rolled_length", lambda *_: 0)
             patch.setattr(assemble, "_is_dense", lambda *_, dense=dense: dense)
-            patch.setattr(rolling_windows, "_LONG_ROW", long_row)
+            patch.setattr(rolling_windows, "_CELLS_AT_ONCE", at_once)
             answers.append(emitted(layout, panes, tables, due))
             for chunk in windows(layout, panes, ClosedPanes(tables), due, 9, by_query=dense):
                 keys, numbers = chunk.keys[0].to_pylist(), chunk.windows.tolist()

@@ -157,8 +157,14 @@ def test_without_proc_files_are_made_in_the_ordinary_way(
     def missing(source: str, target: str, **_: int) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file", source, None, target)
 
+    until(lambda: spare_files().count() > 1)
+    held = list(spare_files()._stocks[str(tmp_path)].descriptors)
+    closed, ordinary = list[int](), os.close
     monkeypatch.setattr(os, "link", missing)
-    os.close(Disk().create(f"{tmp_path}/wanted"))
+    monkeypatch.setattr(os, "close", lambda descriptor: closed.append(descriptor) or ordinary(descriptor))
+    descriptor = Disk().create(f"{tmp_path}/wanted")
+    assert held[0] in closed, "the spare file that got no name"
+    ordinary(descriptor)
     assert (tmp_path / "wanted").exists()
 
 

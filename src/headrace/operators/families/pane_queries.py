@@ -126,12 +126,11 @@ def _finished(
             work.tables.setdefault(0, []).append(table)
             continue
         indices = np.searchsorted(numbers, flat(chunk.columns[QUERY_NUMBER]).to_numpy())
-        is_ordered = not (indices[1:] < indices[:-1]).any()
-        if is_ordered and len(work.plans) == 1:
+        if len(work.plans) == 1:  # its results are separated by query
             if len(indices):
                 _finish_rows(work, work.plans[0][0], chunk, indices)
             continue
-        order = np.arange(len(indices)) if is_ordered else np.argsort(indices, kind="stable")
+        order = np.argsort(indices, kind="stable")
         edges = np.searchsorted(indices[order], np.arange(len(queries) + 1))
         for plan, sharers in work.plans:
             rows = order if len(sharers) == len(queries) else _joined(order, edges, sharers)

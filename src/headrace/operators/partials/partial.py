@@ -192,15 +192,16 @@ class Extreme:
         return (running(self.ufunc, cells[0]),)
 
 
-def running(ufunc: np.ufunc, part: Column) -> Column:
-    """Prefix combinations along axis 0, in that order.
+def running(ufunc: np.ufunc, part: Column, out: Column | None = None) -> Column:
+    """Prefix combinations along axis 0, in that order; in `out`, which may be `part`, or new.
 
     numpy's own process one column after the other: for long rows that takes up to eight times as long as row after row.
     """
     if part.ndim < 2 or part[:1].size < _LONG_ROW:
-        result: Column = ufunc.accumulate(part, axis=0)
+        result: Column = ufunc.accumulate(part, axis=0, out=out)
         return result
-    out = np.empty(part.shape, part.dtype)
+    if out is None:
+        out = np.empty(part.shape, part.dtype)
     out[:1] = part[:1]
     for row in range(1, len(part)):
         ufunc(out[row - 1], part[row], out=out[row])

@@ -17,12 +17,10 @@ from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import Gathered, Layout
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials.encoding import PartialColumn
-from headrace.operators.partials.partial import Cells, Partial
+from headrace.operators.partials.partial import Cells, Partial, running
 
-_LONG_ROW: Final = 1024
-"""Groups from which on rows are added one by one, in place: arrays of all windows at once are new memory each, whose first touch costs more
-than the sums.
-"""
+_CELLS_AT_ONCE: Final = 1 << 16
+"""Of windows that are subtracted together: arrays of all of them are new memory each, whose first touch costs more than the sums."""
 
 
 def rolling(layout: Layout, rows: Gathered, panes: Ints, starts: Ints, length: int) -> Answer:
@@ -53,15 +51,11 @@ def _differences(column: PartialColumn, rows: Gathered, panes: Ints, starts: Int
 
 def _between(counts: np.ndarray, low: Ints, high: Ints) -> np.ndarray:
     """The sums of the rows after `low` up to `high`, for each pair of them; `counts` is overwritten."""
-    if counts.shape[1] < _LONG_ROW:
-        totals = np.cumsum(counts, axis=0)
-        short: np.ndarray = totals[high] - totals[low]
-        return short
-    for row in range(1, len(counts)):
-        counts[row] += counts[row - 1]
+    totals, at_once = running(np.add, counts, counts), max(1, _CELLS_AT_ONCE // counts.shape[1])
     windows = np.empty((len(low), counts.shape[1]), counts.dtype)
-    for window, (first, last) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
-        np.subtract(counts[last], counts[first], out=windows[window])
+    for begin in range(0, len(low), at_once):
+        some = slice(begin, begin + at_once)
+        np.subtract(totals[high[some]], totals[low[some]], out=windows[some])
     return windows
 
 

@@ -59,11 +59,7 @@ def open_hub(
     """
     limits = Limits(*(None if size is None else bytes_of(size) for size in (memory, owner_memory)))
     reserve = 0 if disk_reserve is None else bytes_of(disk_reserve)
-    path = Path(home).expanduser().absolute()
-    if path.exists() and not path.is_dir():
-        raise UserError(
-            f"the home {path} is a file", remedy="Name a folder; it is made if it does not exist."
-        )
+    path = _folder(home)
     with ExitStack() as opened:  # closes the session when the rest fails
         own_session = None
         if not local and spark is None:
@@ -97,6 +93,16 @@ def open_hub(
 
         hub.on_epoch(StateBudget(hub, state_bytes).saw)
     return hub
+
+
+def _folder(home: str | Path) -> Path:
+    """The absolute path of a home. Raises `UserError` for a file."""
+    path = Path(home).expanduser().absolute()
+    if path.exists() and not path.is_dir():
+        raise UserError(
+            f"the home {path} is a file", remedy="Name a folder; it is made if it does not exist."
+        )
+    return path
 
 
 def _executor(session: SparkSession | OwnSession | None) -> Executor:

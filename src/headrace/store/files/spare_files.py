@@ -73,7 +73,7 @@ class SpareFiles:
         if descriptor is None:
             return None
         try:
-            # With a descriptor of a folder Python's call follows the symbolic link, which leads to the file; it is not used.
+            # With `src_dir_fd` the call follows the symbolic link to the file. The path is absolute, so any descriptor will do.
             os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
         except OSError:
             os.close(descriptor)
