@@ -94,19 +94,15 @@ def _changed(before: _Plan, queries: tuple[Any, ...]) -> _Plan:
             query_slots[index] = before.slots[previous]
         else:
             pending.setdefault(before.condition_of(query), []).append(index)
-    new = [predicate for predicate in pending if predicate not in before.slot_of]
-    first = before.index.next_slot
-    slots = {**before.slot_of, **{predicate: first + n for n, predicate in enumerate(new)}}
+    slots, first, new = dict(before.slot_of), before.index.next_slot, dict[str, Expression | None]()
     for predicate, indices_of_predicate in pending.items():
-        query_slots[indices_of_predicate] = slots[predicate]
+        slot = slots.setdefault(predicate, first + len(new))  # a hash goes through all of a condition
+        if slot == first + len(new):
+            new[str(slot)] = predicate
+        query_slots[indices_of_predicate] = slot
     used = set(query_slots.tolist())
     unused = [predicate for predicate, slot in before.slot_of.items() if slot not in used]
-    changed_index = before.index.changed(
-        {str(slots[predicate]): predicate for predicate in new},
-        [str(slots[predicate]) for predicate in unused],
-    )
-    for predicate in unused:
-        del slots[predicate]
+    changed_index = before.index.changed(new, [str(slots.pop(predicate)) for predicate in unused])
     indices = {id(predicate): index for index, predicate in enumerate(queries)}
     return replace(
         before, queries=queries, index=changed_index, slots=query_slots, indices=indices, slot_of=slots

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import SLOTS
+from headrace.runtime.home.gc_control import MANY
 from headrace.runtime.home.slots import bounds_of_slots
 from headrace.runtime.ingest.admission import balanced, together
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
-from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage, StateMessage, UpperLevels
+from headrace.runtime.messages.task_messages import (
+    Origin,
+    RunRef,
+    ScanMessage,
+    Split,
+    StateMessage,
+    UpperLevels,
+)
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.plan.adaptive.join_caches import join_caches
@@ -67,13 +75,19 @@ def reads_rows_once(plan: EpochPlan) -> bool:
 
 
 def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int) -> list[ScanMessage]:
-    """A message for each group of splits of about the same weight; `tasks` state tasks take the deltas."""
+    """A message for each group of splits of about the same weight; `tasks` state tasks take the deltas.
+
+    With a new plan there is one for each core, of which some only rehearse.
+    """
     plan, manifest = orders.plan, orders.manifest
     owners = owners_of(tasks)
     streams = {split.stream: plan.streams[split.stream] for split, _ in work.splits}
     committed = {name: orders.began.stream(name) for name in streams}
     deduplicated = {name for name, stream in streams.items() if stream.deduplicate and not work.is_replay}
     weight = sum(weight for _, weight in work.splits)
+    groups = together(balanced(work.splits, cores, work.tasks(cores)), deduplicated)
+    rehearsed = _rehearsed(orders, work)
+    idle: list[tuple[Split, ...]] = [()] * (cores - len(groups)) if rehearsed else []
     return [
         ScanMessage(
             orders.root,
@@ -102,9 +116,20 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             bytes_for_archive(orders.began, work.tasks(cores)),
             synced=orders.synced,
             archives=orders.archives,
+            rehearsed=() if splits else rehearsed,
         )
-        for task, splits in enumerate(together(balanced(work.splits, cores, work.tasks(cores)), deduplicated))
+        for task, splits in enumerate([*groups, *idle])
     ]
+
+
+def _rehearsed(orders: TaskMessages, work: EpochWork) -> tuple[str, ...]:
+    """The streams of an epoch for whose readers every process should be ready: a new plan has thousands of them."""
+    if work.is_replay or orders.began.plan == orders.plan_file:
+        return ()
+    readers = index_of(orders.plan).readers
+    return tuple(
+        sorted({split.stream for split, _ in work.splits if len(readers.get(split.stream, ())) >= MANY})
+    )
 
 
 def state_messages(

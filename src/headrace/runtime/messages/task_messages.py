@@ -165,6 +165,8 @@ class ScanMessage(Message):
     """Whether durable files are synced: not those of a temporary home."""
     archives: bool = True
     """Whether rows are archived: not where no query will read them again."""
+    rehearsed: tuple[str, ...] = ()
+    """Streams whose readers the task's process makes ready for later epochs, of which the task reads no row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from headrace.runtime.delivery.open_actions import OpenActions
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.deadline import held_in_time, one_by_one
 from headrace.runtime.home.file_names import require_name
-from headrace.runtime.home.gc_control import MANY, collector_disabled
+from headrace.runtime.home.gc_control import MANY, registering
 from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.invoke.subwindow import answer_within
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_text, streams_made_by
@@ -101,7 +101,7 @@ class Statements:
 
     def execute(self, script: str) -> list[Outcome]:
         """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
-        with collector_disabled(len(script) >= _LONG_SCRIPT):
+        with registering(len(script) >= _LONG_SCRIPT):
             return list(self.execute_each(parse_script(script, self._zone), script))
 
     @contextmanager
@@ -120,7 +120,7 @@ class Statements:
         Definitions alone are one entry of the log. Where other statements are between them, all are checked first. `permit` gets
         each statement with the catalog before it.
         """
-        with collector_disabled(len(script) >= _LONG_SCRIPT):
+        with registering(len(script) >= _LONG_SCRIPT):
             statements = parse_script(script, zone)
             if all(map(is_definition, statements)):
                 return self._group.run(lambda: self._permitted(statements, script, permit)[1])
@@ -182,7 +182,7 @@ class Statements:
         """
         if "" in selects:
             raise UserError("a name cannot be empty")
-        with collector_disabled(len(selects) >= MANY):
+        with registering(len(selects) >= MANY):
             self._group.run(lambda: self._create_queries(selects, labels))
 
     def _create_queries(self, selects: Mapping[str, str], labels: QueryDefinition) -> None:

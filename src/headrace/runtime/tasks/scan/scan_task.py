@@ -6,7 +6,7 @@ A row is in the archive, with its fate, before any query reads it (architecture,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -80,6 +80,7 @@ def scan_blobs(message: ScanMessage) -> Iterator[tuple[int, ScanBlob]]:
         users, orders = callable_by_name(plan.functions), message.filter_orders
         profiling_terms = profiling(orders, time.perf_counter_ns)
         with registered(users), dividing(message.split_keys), profiling_terms as profiles:
+            task.rehearse(message.rehearsed)
             task.read(message.splits)
             read = time.perf_counter()
             folded = task.finish()
@@ -119,6 +120,13 @@ class _ScanTask:
         self._read_by: dict[str, frozenset[str]] = {}
         self._fills: list[PaneBackfill] = []
         self._results = ResultsScan(self._index, message)
+
+    def rehearse(self, streams: Iterable[str]) -> None:
+        """Make what reads the streams ready: this process then has their conditions compiled when they have rows for it."""
+        for name in streams:
+            readers = StreamReaders.of(self._plan, self._readers(name))
+            relations = {relation: self._relation(relation) for relation in readers.relations}
+            timed(readers.accepted, relations, self._message.row_layout_states, self._message.isolated)
 
     def read(self, splits: Sequence[Split]) -> None:
         """Read splits in their order."""
