@@ -20,6 +20,7 @@ from typing import Final
 
 from headrace.connectors.sources.segment_files import batch_name, batches_written
 from headrace.dataclass import dataclass
+from headrace.runtime.home.background_write import beneath_epochs, give_way
 from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.ingest_queue import Intake
@@ -114,7 +115,8 @@ class Housekeeping:
 
     def _run(self, plan: Collection[str]) -> None:
         try:
-            self.collect_retired()
+            with beneath_epochs():
+                self.collect_retired()
             if self.clock() - self._swept > self.grace:
                 self._sweep(plan, [folder for folder in DATA_FOLDERS if folder not in BY_CONTENT])
         except BaseException as failure:  # noqa: BLE001 - raised by the next one
@@ -139,6 +141,7 @@ class Housekeeping:
             before, after, superseded, at = self._steps.popleft()
             names = retired(before, after, store.read, store.root)
             self._retired.append(_Retired(after.epoch, at, superseded | names))
+            give_way()
         self._drop_ingest_records()
         latest = self.home.latest()
         pinned = pinned_epochs(store, now, lambda _: True)
@@ -148,7 +151,11 @@ class Housekeeping:
         while self._retired and self._retired[0].epoch <= oldest and self._is_over(self._retired[0], now):
             unneeded += self._retired.popleft().names
         unneeded += self.intake.unneeded_segments(latest.ingest, now - self.grace)
-        return tuple(name for name in unneeded if store.delete(name))
+        return tuple(name for name in unneeded if self._is_deleted(name))
+
+    def _is_deleted(self, name: str) -> bool:
+        give_way()
+        return self.home.store.delete(name)
 
     def _is_over(self, names: _Retired, now: Instant) -> bool:
         return now - names.at > self.readers

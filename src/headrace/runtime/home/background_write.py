@@ -1,15 +1,60 @@
-"""What is written while epochs run and a later manifest names: one thing at a time, in a thread where the caller has one to spare."""
+"""What is written while epochs run and a later manifest names: one thing at a time, in a thread where the caller has one to spare.
+
+Such a thread holds Python's lock most of the time, which an epoch releases and takes again dozens of times. So the work in it is
+done in small steps, with pauses in which epochs have the lock for themselves.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Generic, TypeVar
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, TypeVar
 
 from headrace.dataclass import dataclass
 from headrace.store.files.filesystem import MissingFile
 
 _Written = TypeVar("_Written")
+
+_STEP: Final = 0.0005
+"""Seconds of work after which a thread pauses."""
+_PAUSE: Final = 4.0
+"""A pause by the work before it: epochs have four fifths of the time."""
+_PAUSES: Final = 0.5
+"""Seconds of all pauses of one piece of work: it does not take much longer for them, and keeps up with what is due next."""
+
+
+class _Pauses(threading.local):
+    """The pauses of a thread: how many seconds of them it has left, and since when it works."""
+
+    left = 0.0
+    since = 0.0
+
+
+_pauses: Final = _Pauses()
+
+
+@contextmanager
+def beneath_epochs() -> Iterator[None]:
+    """A block of work in a thread of its own that pauses wherever it calls `give_way`."""
+    _pauses.left, _pauses.since = _PAUSES, time.perf_counter()
+    try:
+        yield
+    finally:
+        _pauses.left = 0.0
+
+
+def give_way() -> None:
+    """Pause between two steps of work that is done beneath epochs; elsewhere return at once."""
+    if _pauses.left <= 0:
+        return
+    worked = time.perf_counter() - _pauses.since
+    if worked < _STEP:
+        return
+    pause = min(_PAUSE * worked, _pauses.left)
+    time.sleep(pause)
+    _pauses.left, _pauses.since = _pauses.left - pause, time.perf_counter()
 
 
 @dataclass(slots=True)
@@ -49,7 +94,8 @@ class BackgroundWrite(Generic[_Written]):
 
     def _run(self, write: Callable[[], _Written | None]) -> None:
         try:
-            self._written = write()
+            with beneath_epochs():
+                self._written = write()
         except MissingFile:  # it has expired and was collected meanwhile
             return
         except BaseException as failure:  # noqa: BLE001 - raised by the next look

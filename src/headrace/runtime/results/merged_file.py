@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT
+from headrace.runtime.home.background_write import give_way
 from headrace.runtime.home.merged_runs import FACTS, columns_of, layout_and_query, section_names
 from headrace.runtime.results.time_merge import PIECE
 from headrace.store.files.container import Container, streamed
@@ -90,6 +91,7 @@ class Merge:
                 self._add_merged(container, one.parts)
             else:
                 self._add_run(container, one.part)
+            give_way()
         sorted_rows = [of_schema for rows in self._rows.values() if (of_schema := _Sorted.of(rows))]
         if not sorted_rows:
             return None
@@ -172,6 +174,7 @@ class Merge:
             for number in np.unique(portion):
                 chosen = np.flatnonzero(portion == number)
                 low, high = rows.bounds[chosen[0]], ends[chosen[-1]]
+                give_way()
                 yield _sections(rows.table, rows.pieces[:, low:high], queries, layouts)
 
 

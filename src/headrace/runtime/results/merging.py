@@ -18,6 +18,7 @@ from typing import Any, Final
 from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
 from headrace.runtime.home import file_names
+from headrace.runtime.home.background_write import beneath_epochs
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.result_entry import few_facts
@@ -205,7 +206,8 @@ class Merging:
 
     def _run(self, merger: Merger) -> None:
         try:
-            self.written = merger.merged()
+            with beneath_epochs():
+                self.written = merger.merged()
         except MissingFile:  # it has expired and was collected meanwhile
             return
         except BaseException as failure:  # noqa: BLE001 - raised by the next look

@@ -23,7 +23,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.dataclass import dataclass
 from headrace.runtime.backfill.archive_entries import JOINED, ArchiveEntry
 from headrace.runtime.home import file_names
-from headrace.runtime.home.background_write import BackgroundWrite
+from headrace.runtime.home.background_write import BackgroundWrite, give_way
 from headrace.runtime.home.home import Home
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, covered, flat_segment
@@ -123,7 +123,7 @@ class Joiner:
     def _written(self, name: str, entries: Sequence[ArchiveEntry]) -> list[ArchiveEntry]:
         """Write one file with all row groups of some entries; the entries that name it."""
         store = self.home.store
-        opened = {file: Prefixes.of(store.map(file)) for entry in entries for file in entry.files}
+        opened = {file: self._opened(file) for entry in entries for file in entry.files}
         schema = runs.with_nullable(next(iter(opened.values())).footer.schema.to_arrow_schema())
 
         def groups() -> Iterator[tuple[pa.Table, float | None]]:
@@ -132,10 +132,15 @@ class Joiner:
                 for number in range(prefixes.footer.num_row_groups):
                     share = prefixes.shares[number] if prefixes.has_parts else None
                     yield run.read(groups=[number]).cast(schema), share
+                    give_way()
 
         store.write_once(name, [runs.joined(schema, groups())])
         counts = {file: prefixes.footer.num_row_groups for file, prefixes in opened.items()}
         return list(_within(name, entries, counts))
+
+    def _opened(self, file: str) -> Prefixes:
+        give_way()
+        return Prefixes.of(self.home.store.map(file))
 
 
 def neighbours(entries: Sequence[ArchiveEntry]) -> Iterator[list[ArchiveEntry]]:
