@@ -20,19 +20,24 @@ CALLS = ("read", "map", "exists", "list", "delete", "write_once", "put_if_absent
 def steps() -> Iterator[Counter[str]]:
     """`steps`: bytecodes that the block executes in this thread, in all that it calls; loops in C count as one."""
     counts: Counter[str] = Counter()
+    executed = 0
 
-    def traced(frame: FrameType, event: str, _: object) -> Any:
+    def called(frame: FrameType, _: str, __: object) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return step
+
+    def step(_: FrameType, event: str, __: object) -> None:
+        nonlocal executed
         if event == "opcode":
-            counts["steps"] += 1
-        return traced
+            executed += 1
 
     before = sys.gettrace()
-    sys.settrace(traced)
+    sys.settrace(called)
     try:
         yield counts
     finally:
         sys.settrace(before)
+        counts["steps"] = executed
 
 
 @contextmanager

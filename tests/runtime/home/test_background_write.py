@@ -23,7 +23,7 @@ STEPS = 64
 
 
 class Watch:
-    """A clock that work and pauses move, by milliseconds; each look at it takes `step` of them."""
+    """A clock that work and pauses move, by milliseconds; each reading of it takes `step` of them."""
 
     def __init__(self, step: float = 0.0) -> None:
         self.now, self.step = 0.0, step
