@@ -26,10 +26,11 @@ def steps() -> Iterator[Counter[str]]:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return step
 
-    def step(_: FrameType, event: str, __: object) -> None:
+    def step(_: FrameType, event: str, __: object) -> Any:
         nonlocal executed
         if event == "opcode":
             executed += 1
+        return step
 
     before = sys.gettrace()
     sys.settrace(called)

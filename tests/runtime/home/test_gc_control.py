@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -59,12 +59,24 @@ def test_what_a_long_script_has_made_is_old_at_once() -> None:
     assert gc.get_freeze_count() == 0
 
 
+def register_many(hub: Hub, queries: Mapping[str, str]) -> None:
+    hub.register_many(queries)
+
+
+def in_a_script(hub: Hub, queries: Mapping[str, str]) -> None:
+    comment = 400 * "-"
+    hub.execute("".join(f"{comment}\nCREATE QUERY {name} AS {select};\n" for name, select in queries.items()))
+
+
 @pytest.mark.usefixtures("nothing_excluded")
-def test_so_are_the_definitions_of_many_queries(tmp_path: Path) -> None:
+@pytest.mark.parametrize("define", [register_many, in_a_script])
+def test_so_are_the_definitions_of_many_queries(
+    tmp_path: Path, define: Callable[[Hub, Mapping[str, str]], None]
+) -> None:
     with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
         hub.execute("CREATE STREAM s (at TIMESTAMP, v INT) USING push TIMESTAMP BY at")
         select = "SELECT COUNT(*) AS n FROM s [RANGE TUMBLING 1 SECONDS] WHERE v >"
-        hub.register_many({f"q{number}": f"{select} {number}" for number in range(MANY)})
+        define(hub, {f"q{number}": f"{select} {number}" for number in range(MANY)})
         definitions = {id(query.definition) for query in hub.home.catalog.queries.values()}
         assert len(definitions) == MANY
         assert not young() & definitions

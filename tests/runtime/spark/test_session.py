@@ -15,10 +15,12 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.runtime.spark import session
 from headrace.runtime.spark.jvm import MODULE_OPTIONS
 from headrace.runtime.spark.launch import SessionAlreadyOpen, _socket_settings, launch, usable_cores
 from headrace.runtime.spark.session import was_interrupted
 from headrace.runtime.spark.worker_daemon import PUT_OFF
+from headrace.runtime.tasks.scan import rehearsal
 from headrace.runtime.tasks.scan.rehearsal import rehearse
 
 PACKAGE = Path(__file__).parents[3] / "src" / "headrace"
@@ -111,6 +113,14 @@ def test_a_rehearsal_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     rehearse()
     assert set(threading.enumerate()) <= before
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_that_spark_has_forked_rehearses(monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsals = list[str]()
+    monkeypatch.setattr(session, "_HOLD_SECONDS", 0)
+    monkeypatch.setattr(rehearsal, "rehearse", lambda: rehearsals.append("one"))
+    assert list(session._rehearsed(iter([7]))) == [7]
+    assert rehearsals == ["one"]
 
 
 REHEARSED = textwrap.dedent(

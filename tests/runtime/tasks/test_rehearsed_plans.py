@@ -56,16 +56,56 @@ def push(hub: Hub, second: int) -> None:
     hub.catch_up()
 
 
-def test_the_first_epoch_of_a_plan_of_many_queries_rehearses_on_the_other_cores(tmp_path: Path) -> None:
+def script(first: int, last: int) -> dict[str, str]:
+    return {f"q{number}": select(number) for number in range(first, last)}
+
+
+REHEARSED = [(1, ()), (0, ("s",))]
+"""One task reads the rows, the other only rehearses."""
+
+
+def test_the_first_epoch_with_rows_of_a_plan_of_many_queries_rehearses_on_the_other_cores(
+    tmp_path: Path,
+) -> None:
+    executor = TwoCores()
+    with opened(tmp_path / "home", executor, MANY) as hub:
+        hub.catch_up()  # an epoch of the plan that has no rows
+        push(hub, 0)
+        assert executor.shape() == REHEARSED
+        push(hub, 1)
+        assert executor.shape() == [(1, ())]
+
+
+def test_it_rehearses_again_when_there_are_as_many_more(tmp_path: Path) -> None:
     executor = TwoCores()
     with opened(tmp_path / "home", executor, MANY) as hub:
         push(hub, 0)
-        assert executor.shape() == [(1, ()), (0, ("s",))]
+        for first, last, shape in (
+            (MANY, MANY + 1, [(1, ())]),
+            (MANY + 1, 2 * MANY - 1, [(1, ())]),
+            (2 * MANY - 1, 2 * MANY, REHEARSED),
+        ):
+            hub.register_many(script(first, last), from_now=True)
+            push(hub, last)
+            assert executor.shape() == shape
+        for number in range(2 * MANY):
+            hub.execute(f"DROP QUERY q{number}")
+        push(hub, 2 * MANY + 1)
+        hub.register_many(script(0, MANY), from_now=True)
+        push(hub, 2 * MANY + 2)
+        assert executor.shape() == REHEARSED
+
+
+def test_processes_of_another_start_rehearse_too(tmp_path: Path) -> None:
+    with opened(tmp_path / "home", TwoCores(), MANY) as hub:
+        push(hub, 0)
+    executor = TwoCores()
+    with Hub(tmp_path / "home", executor, tasks=1) as hub:
         push(hub, 1)
-        assert executor.shape() == [(1, ())]
-        hub.execute(f"CREATE QUERY another FROM NOW AS {select(7)}")
+        assert executor.shape() == REHEARSED
+        hub.loop.engine.take_over()  # as after a failure, which may have ended processes
         push(hub, 2)
-        assert executor.shape() == [(1, ()), (0, ("s",))]
+        assert executor.shape() == REHEARSED
 
 
 def test_few_queries_are_not_rehearsed(tmp_path: Path) -> None:
@@ -75,15 +115,17 @@ def test_few_queries_are_not_rehearsed(tmp_path: Path) -> None:
         assert executor.shape() == [(1, ())]
 
 
-def test_a_backfill_rehearses_nothing(tmp_path: Path) -> None:
+def test_a_backfill_rehearses_nothing_and_leaves_it_to_the_next_epoch(tmp_path: Path) -> None:
     executor = TwoCores()
-    with opened(tmp_path / "home", executor, MANY) as hub:
+    with opened(tmp_path / "home", executor, 5) as hub:
         push(hub, 0)
-        hub.execute(f"CREATE QUERY another AS {select(7)}")
+        hub.register_many(script(5, 5 + MANY))
         hub.catch_up()
         replays = [scans for scans in executor.epochs if any(scan.replay for scan in scans)]
         assert replays
         assert all(len(scans) == 1 and scans[0].rehearsed == () for scans in replays)
+        push(hub, 1)
+        assert executor.shape() == REHEARSED
 
 
 def test_a_process_that_has_rehearsed_compiles_nothing_when_it_has_rows(

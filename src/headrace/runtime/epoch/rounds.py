@@ -21,6 +21,7 @@ from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.observe import scans_of
 from headrace.runtime.epoch.task_orders import (
+    Rehearsals,
     TaskMessages,
     reads_rows_once,
     scan_messages,
@@ -32,7 +33,7 @@ from headrace.runtime.home.run_cache import keep_received_results
 from headrace.runtime.ingest.level_input import Due, LevelInput
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.messages.task_messages import Participants, StateReceipt
+from headrace.runtime.messages.task_messages import Participants, ScanMessage, StateReceipt
 from headrace.runtime.plan.adaptive.filter_orders import FilterOrders, observed_filters
 from headrace.runtime.plan.adaptive.join_caches import JoinCaches, observed_caches
 from headrace.runtime.plan.adaptive.join_orders import JoinOrders, observed_probes
@@ -126,6 +127,7 @@ class Rounds:
     """The home is deleted after the epochs to come, and no statement follows."""
     _has_gaps: bool = False
     """Rows were not archived."""
+    _rehearsals: Rehearsals = field(default_factory=Rehearsals)
     _pauses: Pauses = field(default_factory=Pauses)
     _due: Due = field(default_factory=Due)
     _filter_orders: FilterOrders = field(default_factory=FilterOrders)
@@ -154,7 +156,7 @@ class Rounds:
 
     def forget(self) -> None:
         """Start as after a take-over: no execution counts any more."""
-        self._accepted, self._due = "", Due()
+        self._accepted, self._due, self._rehearsals = "", Due(), Rehearsals()
 
     def accept(self, epoch: Epoch) -> None:
         """Take in that an epoch was published."""
@@ -252,7 +254,7 @@ class Rounds:
         if not (has_all_levels and self.level_input(epoch.began, epoch.began).is_computed(work)):
             return False
         orders = self.messages(epoch.manifest, epoch)
-        scans = scan_messages(orders, work, self.executor.cores, epoch.tasks)
+        scans = self._scans(orders, work, epoch.tasks)
         upper, rewrites = upper_levels(orders, epoch.tasks), self._rewrites(epoch)
         states = state_messages(orders, work, epoch.tasks, upper=upper, rewrites=rewrites)
         receipts = self.executor.run(scans, states)
@@ -261,6 +263,11 @@ class Rounds:
         read = commit.with_upper_levels(self._done(epoch, work, receipts), self.plan, states[0])
         self._take(epoch, work, receipts, orders, self.planned_after(epoch, read, receipts))
         return True
+
+    def _scans(self, orders: TaskMessages, work: EpochWork, tasks: int) -> list[ScanMessage]:
+        """The scan messages of an execution."""
+        cores = self.executor.cores
+        return scan_messages(orders, work, cores, tasks, self._rehearsals.due(orders, work))
 
     def _upper_rounds(self, epoch: Epoch) -> None:
         """The rounds of an epoch for queries over queries, which read what the rounds before have made."""
@@ -277,7 +284,7 @@ class Rounds:
         """Run a round; it runs again with less for operators with too many windows, and without those that failed."""
         while True:
             orders = self.messages(epoch.manifest, epoch)
-            scans = scan_messages(orders, work, self.executor.cores, epoch.tasks)
+            scans = self._scans(orders, work, epoch.tasks)
             states = state_messages(orders, work, epoch.tasks, rewrites=self._rewrites(epoch))
             receipts = self.executor.run(scans, states)
             if failed := failures_of(receipts):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import SLOTS
 from headrace.runtime.home.gc_control import MANY
@@ -74,10 +76,41 @@ def reads_rows_once(plan: EpochPlan) -> bool:
     return operators and all(stream.blocks == 1 and not stream.reducers for stream in plan.streams.values())
 
 
-def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int) -> list[ScanMessage]:
+@dataclass(slots=True)
+class Rehearsals:
+    """What all processes were asked to compile for scans: the streams of a plan, and how many readers a stream had."""
+
+    _plan: str = ""
+    _streams: set[str] = field(default_factory=set)
+    _readers: dict[str, int] = field(default_factory=dict)
+
+    def due(self, orders: TaskMessages, work: EpochWork) -> tuple[str, ...]:
+        """The streams of an epoch that have so many more readers that every process compiles them now.
+
+        Of fewer new ones a process derives the conditions from those that it has. Backfills have other readers.
+        """
+        if work.is_replay:
+            return ()
+        if self._plan != orders.plan_file:
+            self._plan, self._streams = orders.plan_file, set()
+        read = {split.stream for split, _ in work.splits} - self._streams
+        self._streams |= read
+        return tuple(sorted(stream for stream in read if self._has_many_more(orders.plan, stream)))
+
+    def _has_many_more(self, plan: EpochPlan, stream: str) -> bool:
+        now = len(index_of(plan).readers.get(stream, ()))
+        before = min(now, self._readers.get(stream, 0))
+        is_due = now - before >= MANY
+        self._readers[stream] = now if is_due else before
+        return is_due
+
+
+def scan_messages(
+    orders: TaskMessages, work: EpochWork, cores: int, tasks: int, rehearsed: tuple[str, ...] = ()
+) -> list[ScanMessage]:
     """A message for each group of splits of about the same weight; `tasks` state tasks take the deltas.
 
-    With a new plan there is one for each core, of which some only rehearse.
+    With streams to be `rehearsed` there is one for each core; those without splits only rehearse.
     """
     plan, manifest = orders.plan, orders.manifest
     owners = owners_of(tasks)
@@ -86,7 +119,6 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
     deduplicated = {name for name, stream in streams.items() if stream.deduplicate and not work.is_replay}
     weight = sum(weight for _, weight in work.splits)
     groups = together(balanced(work.splits, cores, work.tasks(cores)), deduplicated)
-    rehearsed = _rehearsed(orders, work)
     idle: list[tuple[Split, ...]] = [()] * (cores - len(groups)) if rehearsed else []
     return [
         ScanMessage(
@@ -120,16 +152,6 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
         )
         for task, splits in enumerate([*groups, *idle])
     ]
-
-
-def _rehearsed(orders: TaskMessages, work: EpochWork) -> tuple[str, ...]:
-    """The streams of an epoch for whose readers every process should be ready: a new plan has thousands of them."""
-    if work.is_replay or orders.began.plan == orders.plan_file:
-        return ()
-    readers = index_of(orders.plan).readers
-    return tuple(
-        sorted({split.stream for split, _ in work.splits if len(readers.get(split.stream, ())) >= MANY})
-    )
 
 
 def state_messages(

@@ -48,11 +48,12 @@ def collector_disabled(when: bool) -> Iterator[None]:
 
 @contextmanager
 def registering(many: bool) -> Iterator[None]:
-    """As `collector_disabled`, for a block whose values live as long as the hub: they are old at once, as if they had survived every
-    collection of younger ones.
+    """As `collector_disabled`, for a block whose values live as long as the hub: after it all values of the process are old, as if they had
+    survived every collection of younger ones.
 
-    Python would traverse them three times until they are old, a tenth of the time to register thousands of queries. Cycles among them are
-    found by the next full collection. Where values are excluded from collection, theirs is left to who has excluded them.
+    Python would traverse them three times until they are old, a tenth of the time to register thousands of queries. Young cycles are then found
+    by the next full collection, which may be later than otherwise: Python counts neither these values nor the collections before. Does nothing
+    more than `collector_disabled` while values are excluded from collection.
     """
     with collector_disabled(many):
         try:

@@ -166,7 +166,7 @@ class ScanMessage(Message):
     archives: bool = True
     """Whether rows are archived: not where no query will read them again."""
     rehearsed: tuple[str, ...] = ()
-    """Streams whose readers the task's process makes ready for later epochs, of which the task reads no row."""
+    """Streams whose conditions the task compiles for later tasks of its process; it reads no row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class _ScanTask:
         self._results = ResultsScan(self._index, message)
 
     def rehearse(self, streams: Iterable[str]) -> None:
-        """Make what reads the streams ready: this process then has their conditions compiled when they have rows for it."""
+        """Compile the conditions of the readers of accepted rows, which this process then has for later tasks."""
         for name in streams:
             readers = StreamReaders.of(self._plan, self._readers(name))
             relations = {relation: self._relation(relation) for relation in readers.relations}
