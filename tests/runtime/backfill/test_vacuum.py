@@ -210,8 +210,9 @@ def test_a_query_registered_while_a_segment_is_written_keeps_its_rows(tmp_path: 
         engine = hub.loop.engine
         engine.vacuuming.every = 1000
         fill(hub, 0, 9)
-        engine.vacuuming.written = Vacuum(hub.home, engine.manifest, lambda *_: []).next(
-            list(engine.plan.streams.values())
+        vacuum = Vacuum(hub.home, engine.manifest, lambda *_: [])
+        engine.vacuuming.writing.start(
+            lambda: vacuum.next(list(engine.plan.streams.values())), in_thread=False
         )
         hub.register(text, "q")
         engine.replay_schedule = OneEntry()

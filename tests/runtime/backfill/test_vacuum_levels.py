@@ -100,8 +100,9 @@ def test_segments_merged_under_a_finer_level_have_the_share_that_they_had(tmp_pa
         fill(hub, 0, 5)
         hub.vacuum()
         fill(hub, 5, 8)
-        engine.vacuuming.written = Vacuum(hub.home, engine.manifest, lambda *_: []).next(
-            list(engine.plan.streams.values())
+        vacuum = Vacuum(hub.home, engine.manifest, lambda *_: [])
+        engine.vacuuming.writing.start(
+            lambda: vacuum.next(list(engine.plan.streams.values())), in_thread=False
         )
         fill(hub, 8, 9)
         assert ages(hub) == [(0.125, 4 * HOUR_ROWS), (0.125, 3 * HOUR_ROWS)]

@@ -17,7 +17,7 @@ from headrace.runtime.results.merging import Merger, Merging
 from headrace.runtime.samples.joined_runs import Joiner, Joining
 
 START = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
-EPOCHS = 70
+EPOCHS, DELETED = 100, 20
 STEPS = 64
 """Epochs that are joined or merged at once."""
 
@@ -92,14 +92,15 @@ def test_what_is_written_in_a_thread_is_written_beneath_epochs(watch: Watch) -> 
     for in_thread in (True, False):
         writing = BackgroundWrite[str]("headrace-test")
         writing.start(write, in_thread=in_thread)
-        while (written := writing.taken()) is None:
-            pass
-        assert written == "written"
+        writing.wait()
+        assert writing.taken() == "written"
         assert watch.pauses == [12]
 
 
 def collect(hub: Hub) -> None:
-    hub.loop.engine.housekeeping.collect_retired()
+    housekeeping = hub.loop.engine.housekeeping
+    housekeeping.readers = -1
+    assert len(housekeeping.collect_retired()) >= DELETED
 
 
 def join(hub: Hub) -> None:
@@ -111,15 +112,18 @@ def merge(hub: Hub) -> None:
     assert Merger(hub.home, hub.loop.engine.published, lambda _: True).merged()
 
 
-@pytest.mark.parametrize("work", [collect, join, merge])
-def test_each_epoch_or_run_is_a_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Hub], None]
+@pytest.mark.parametrize(
+    ("work", "steps"), [(collect, EPOCHS + DELETED), (join, 2 * STEPS), (merge, STEPS + 1)]
+)
+def test_each_epoch_run_and_file_is_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Hub], None], steps: int
 ) -> None:
     for kind in (Joining, Merging):
         monkeypatch.setattr(kind, "look", lambda *_, **__: None)
     with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
         hub.execute("CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push TIMESTAMP BY at")
         hub.execute("CREATE QUERY q AS SELECT v FROM s WHERE v >= 0")
+        hub.execute("CREATE QUERY total AS SELECT SUM(v) AS total FROM s [RANGE 1 MINUTE]")
         hub.loop.engine.housekeeping.every = 1_000
         for number in range(EPOCHS):
             hub.push("s", [{"at": START + dt.timedelta(seconds=number), "v": number}])
@@ -129,4 +133,4 @@ def test_each_epoch_or_run_is_a_step(
         monkeypatch.setattr(background_write, "_PAUSES", 1e9)
         with beneath_epochs():
             work(hub)
-        assert len(watch.pauses) >= STEPS
+        assert len(watch.pauses) >= steps

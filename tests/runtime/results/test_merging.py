@@ -282,11 +282,11 @@ def test_an_epoch_merges_no_more_than_some_bytes_and_a_range(
         engine = hub.loop.engine
         monkeypatch.setattr(merging, "_BYTES", 1)
         engine.merging.look(engine.manifest, engine.plan, in_thread=False)
-        assert [one.bytes > 0 for one in engine.merging.written] == [True]
-        monkeypatch.setattr(merging, "_BYTES", engine.merging.written[0].bytes + 1)
-        engine.merging.written = []
+        (one,) = engine.merging.writing.taken()
+        assert one.bytes > 0
+        monkeypatch.setattr(merging, "_BYTES", one.bytes + 1)
         engine.merging.look(engine.manifest, engine.plan, in_thread=False)
-        assert len(engine.merging.written) == 2
+        assert len(engine.merging.writing.written) == 2
 
 
 def test_runs_of_a_home_that_merged_none_are_merged_epoch_by_epoch(
@@ -349,7 +349,7 @@ def test_what_waits_for_a_manifest_is_forgotten_when_all_garbage_is_collected(tm
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(STREAM + script({"rows": KINDS["rows"]}))
         minute = 0
-        while not hub.loop.engine.merging.written:
+        while not hub.loop.engine.merging.writing.written:
             push(hub, [(minute, 3)])
             minute += 1
         assert faults_once_tidy(hub) == []

@@ -151,9 +151,10 @@ class Housekeeping:
         while self._retired and self._retired[0].epoch <= oldest and self._is_over(self._retired[0], now):
             unneeded += self._retired.popleft().names
         unneeded += self.intake.unneeded_segments(latest.ingest, now - self.grace)
-        return tuple(name for name in unneeded if self._is_deleted(name))
+        return tuple(name for name in unneeded if self._delete(name))
 
-    def _is_deleted(self, name: str) -> bool:
+    def _delete(self, name: str) -> bool:
+        """Delete a file; whether it was there."""
         give_way()
         return self.home.store.delete(name)
 

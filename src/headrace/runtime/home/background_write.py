@@ -1,7 +1,7 @@
 """What is written while epochs run and a later manifest names: one thing at a time, in a thread where the caller has one to spare.
 
-Such a thread holds Python's lock most of the time, which an epoch releases and takes again dozens of times. So the work in it is
-done in small steps, with pauses in which epochs have the lock for themselves.
+Such a thread holds Python's lock most of the time, which an epoch releases and takes again dozens of times. So longer work in it calls
+`give_way` between its steps: a pause in which epochs have the lock for themselves.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _Written = TypeVar("_Written")
 _STEP: Final = 0.0005
 """Seconds of work after which a thread pauses."""
 _PAUSE: Final = 4.0
-"""A pause by the work before it: epochs have four fifths of the time."""
+"""The length of a pause, as a multiple of the work before it: epochs have four fifths of the time."""
 _PAUSES: Final = 0.5
-"""Seconds of all pauses of one piece of work: it does not take much longer for them, and keeps up with what is due next."""
+"""Most seconds that one piece of work pauses: then it continues without pauses, and keeps up with what is due next."""
 
 
 class _Pauses(threading.local):
@@ -73,12 +73,22 @@ class BackgroundWrite(Generic[_Written]):
             raise failure
         return self._written is None and not self._is_busy
 
+    @property
+    def written(self) -> _Written | None:
+        """What was written and is not taken yet; None while it is being written."""
+        return None if self._is_busy else self._written
+
     def taken(self) -> _Written | None:
         """What was written, once; None while it is being written."""
         if self._is_busy:
             return None
         written, self._written = self._written, None
         return written
+
+    def wait(self) -> None:
+        """Return when nothing is being written."""
+        if self._thread is not None:
+            self._thread.join()
 
     def start(self, write: Callable[[], _Written | None], *, in_thread: bool) -> None:
         """Write something, in a thread of its own with `in_thread`."""
@@ -96,7 +106,7 @@ class BackgroundWrite(Generic[_Written]):
         try:
             with beneath_epochs():
                 self._written = write()
-        except MissingFile:  # it has expired and was collected meanwhile
+        except MissingFile:  # it has expired or was replaced, and was collected meanwhile
             return
         except BaseException as failure:  # noqa: BLE001 - raised by the next look
             self._failure = failure

@@ -10,7 +10,6 @@ without a name. Results of dropped queries, and what has expired, are left out. 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
@@ -18,12 +17,11 @@ from typing import Any, Final
 from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
 from headrace.runtime.home import file_names
-from headrace.runtime.home.background_write import beneath_epochs
+from headrace.runtime.home.background_write import BackgroundWrite
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.result_entry import few_facts
 from headrace.runtime.results.merged_file import Input, Merge, TooLarge
-from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, RadixList, covered, flat_segment
 from headrace.store.maintenance.retention_classes import (
@@ -163,52 +161,28 @@ class Merging:
     """The merging of a home's results while its epochs run: in a thread, and the next epoch's manifest names what it has written."""
 
     home: Home
-    written: list[Merged] = field(default_factory=list)
-    """What the next manifest takes in."""
-    _thread: threading.Thread | None = None
-    _failure: BaseException | None = None
+    writing: BackgroundWrite[list[Merged]] = field(
+        default_factory=lambda: BackgroundWrite("headrace-merging")
+    )
+    """The next manifest takes in what it has written."""
 
     def settled(self, planned: Manifest, files: ListFiles) -> Manifest:
         """An epoch's manifest with the merged runs that were written."""
-        if self._is_busy:
-            return planned
-        written, self.written = self.written, []
-        for done in written:
+        for done in self.writing.taken() or ():
             planned = with_merged(planned, done, files)
         return planned
 
     def discard(self) -> None:
         """Leave out what no manifest names yet: a full collection may delete it."""
-        if self._thread is not None:
-            self._thread.join()
-        self.written = []
+        self.writing.wait()
+        self.writing.taken()
 
     def look(self, manifest: Manifest, plan: EpochPlan, *, in_thread: bool) -> None:
         """Merge what is due after an epoch, in a thread of its own with `in_thread`. Raises the failure of the last time."""
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-        if self.written or self._is_busy:
+        if not self.writing.is_free():
             return
         if next_range(self.home.list_of(manifest, RESULTS), merged_to(manifest)) is None:
             return
         registered = {query.operator_id for query in self.home.catalog.queries.values()}
         merger = Merger(self.home, manifest, (registered | plan.planned.keys()).__contains__)
-        if not in_thread:
-            self.written = merger.merged()
-            return
-        self._thread = threading.Thread(target=self._run, args=(merger,), name="headrace-merging")
-        self._thread.start()
-
-    @property
-    def _is_busy(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
-    def _run(self, merger: Merger) -> None:
-        try:
-            with beneath_epochs():
-                self.written = merger.merged()
-        except MissingFile:  # it has expired and was collected meanwhile
-            return
-        except BaseException as failure:  # noqa: BLE001 - raised by the next look
-            self._failure = failure
+        self.writing.start(merger.merged, in_thread=in_thread)
