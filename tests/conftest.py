@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 settings.register_profile(
     "quick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
+settings.register_profile("narrow", settings.get_profile("quick"), max_examples=15)
 settings.register_profile(
     "soak", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
