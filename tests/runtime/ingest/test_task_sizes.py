@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.ingest.admission import balanced, packed
-from headrace.runtime.messages.task_messages import Split
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.ingest.admission import TaskSize, balanced, packed
+from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.task_messages import (
+    ScanMessage,
+    ScanReceipt,
+    Split,
+    StateMessage,
+    StateReceipt,
+)
 
 
 def splits(weights: list[int]) -> list[tuple[Split, int]]:
@@ -71,3 +85,70 @@ def _ends(groups: list[int], cores: int) -> int:
         first = busy.index(min(busy))
         busy[first] += 300_000 + size
     return max(busy)
+
+
+def test_rows_that_take_long_are_enough_for_a_task_in_smaller_numbers() -> None:
+    size = TaskSize()
+    assert size.rows(replay=False) is None
+    size.saw(replay=False, rows=100_000, seconds=1.0)
+    assert size.rows(replay=False) == 5_000
+    assert size.rows(replay=True) is None
+    size.saw(replay=True, rows=100_000, seconds=0.1)
+    assert size.rows(replay=True) == 50_000
+    size.saw(replay=False, rows=100_000, seconds=2.0)
+    assert 2_500 < (size.rows(replay=False) or 0) < 5_000
+
+
+def test_an_epoch_of_few_rows_shows_nothing_and_no_task_has_few() -> None:
+    size = TaskSize()
+    size.saw(replay=False, rows=10, seconds=1.0)
+    assert size.rows(replay=False) is None
+    size.saw(replay=False, rows=2_000, seconds=60.0)
+    assert size.rows(replay=False) == 2_000
+
+
+@pytest.mark.parametrize(
+    ("dear_rows", "tasks"), [(None, 1), (200_000, 1), (50_000, 1), (30_000, 2), (10_000, 4), (1, 4)]
+)
+def test_dear_rows_have_more_tasks_up_to_two_a_core(dear_rows: int | None, tasks: int) -> None:
+    work = EpochWork("epoch", tuple(splits([10_000] * 6)))
+    assert work.tasks(2, dear_rows) == tasks
+    assert EpochWork("epoch", tuple(splits([60_000]))).tasks(2, dear_rows) == 1
+
+
+class Timed(LocalExecutor):
+    """Has two cores, notes how many scan tasks each epoch has, and reports that a row took so many seconds."""
+
+    cores = 2
+
+    def __init__(self, of_a_row: float) -> None:
+        self.of_a_row, self.tasks = of_a_row, list[int]()
+
+    def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
+        self.tasks.append(len(scans))
+        first, *others = super().run(scans, states)
+        return [replace(first, scans=tuple(map(self._timed, first.scans))), *others]
+
+    def _timed(self, scan: ScanReceipt) -> ScanReceipt:
+        rows = sum(stream.rows for stream in scan.streams.values())
+        return replace(scan, seconds={"scan": self.of_a_row * rows, "fold": 0.0})
+
+
+@pytest.mark.parametrize(("of_a_row", "tasks"), [(1e-5, 2), (1e-8, 1)])
+def test_the_tasks_of_an_epoch_follow_what_the_epochs_before_took(
+    tmp_path: Path, of_a_row: float, tasks: int
+) -> None:
+    executor = Timed(of_a_row)
+    with Hub(tmp_path / "home", executor, tasks=1) as hub:
+        hub.execute("CREATE STREAM s (v BIGINT) USING push; CREATE QUERY q AS SELECT COUNT(*) AS n FROM s")
+        for _ in range(2):
+            for _ in range(2):
+                hub.push("s", pa.table({"v": range(6_000)}))
+            hub.catch_up()
+        live = [number for number in executor.tasks if number]
+        assert live == [1, tasks]
+        assert hub.query("q").invoke().to_pylist() == [{"n": 24_000}]
+        hub.execute("CREATE QUERY later AS SELECT v FROM s WHERE v < 10")
+        hub.catch_up()
+        assert hub.query("later").history().num_rows == 40
+        assert executor.tasks[len(live) :].count(2) == 0  # no backfill was measured yet

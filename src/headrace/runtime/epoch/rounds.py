@@ -30,6 +30,7 @@ from headrace.runtime.epoch.task_orders import (
 )
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.run_cache import keep_received_results
+from headrace.runtime.ingest.admission import TaskSize
 from headrace.runtime.ingest.level_input import Due, LevelInput
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
@@ -127,6 +128,7 @@ class Rounds:
     """The home is deleted after the epochs to come, and no statement follows."""
     _has_gaps: bool = False
     """Rows were not archived."""
+    _task_size: TaskSize = field(default_factory=TaskSize)
     _rehearsals: Rehearsals = field(default_factory=Rehearsals)
     _pauses: Pauses = field(default_factory=Pauses)
     _due: Due = field(default_factory=Due)
@@ -160,7 +162,10 @@ class Rounds:
 
     def accept(self, epoch: Epoch) -> None:
         """Take in that an epoch was published."""
-        self._accepted = epoch.execution
+        self._accepted, scans = epoch.execution, scans_of(epoch.receipts)
+        rows = sum(stream.rows for scan in scans for stream in scan.streams.values())
+        seconds = sum(sum(scan.seconds.values()) for scan in scans)
+        self._task_size.saw(replay=epoch.work.is_replay, rows=rows, seconds=seconds)
         if not epoch.work.is_replay:
             self._join_trees.take(epoch.receipts, self.catalog, self.plan)
         tasks, epochs = self._last_tasks
@@ -236,7 +241,12 @@ class Rounds:
             "" if epoch is None else epoch.execution,
             self.home.store.synced,
             archives,
+            None if epoch is None else self._dear_rows(epoch.work),
         )
+
+    def _dear_rows(self, work: EpochWork) -> int | None:
+        """The rows that are enough for a scan task, as measured, where another core takes it."""
+        return self._task_size.rows(replay=work.is_replay) if self.executor.cores > 1 else None
 
     def _rewrites(self, epoch: Epoch) -> bool:
         """Whether runs of another number of tasks are divided: it has not changed for a while."""

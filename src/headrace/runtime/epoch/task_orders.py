@@ -43,6 +43,7 @@ class TaskMessages:
     """The common part of an epoch's messages: the home's folder, the plan and its file, and the previous manifest.
 
     `began` is the manifest that the epoch began with; `execution`, `after` and `synced` as in `StateMessage`, `archives` as in `ScanMessage`.
+    `dear_rows` as in `EpochWork.tasks`.
     """
 
     root: str
@@ -54,6 +55,7 @@ class TaskMessages:
     after: str = ""
     synced: bool = True
     archives: bool = True
+    dear_rows: int | None = None
 
     @property
     def epoch(self) -> int:
@@ -118,7 +120,8 @@ def scan_messages(
     committed = {name: orders.began.stream(name) for name in streams}
     deduplicated = {name for name, stream in streams.items() if stream.deduplicate and not work.is_replay}
     weight = sum(weight for _, weight in work.splits)
-    groups = together(balanced(work.splits, cores, work.tasks(cores)), deduplicated)
+    most = work.tasks(cores, orders.dear_rows)
+    groups = together(balanced(work.splits, cores, most), deduplicated)
     idle: list[tuple[Split, ...]] = [()] * (cores - len(groups)) if rehearsed else []
     return [
         ScanMessage(
@@ -145,7 +148,7 @@ def scan_messages(
             {} if work.is_replay else chosen_shares(orders.began),
             doubled_errors(orders.began),
             split_keys(manifest),
-            bytes_for_archive(orders.began, work.tasks(cores)),
+            bytes_for_archive(orders.began, most),
             synced=orders.synced,
             archives=orders.archives,
             rehearsed=() if splits else rehearsed,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
@@ -17,6 +17,12 @@ from headrace.time import BEGINNING, Instant
 
 _FIXED: Final = 300_000
 """What a scan task costs without any rows, in rows: 10 ms."""
+_OF_A_TASK: Final = 0.05
+"""Seconds of scanning that are enough for a task of its own: it costs a fifth of them."""
+_MEASURED: Final = 2_000
+"""Rows of an epoch from which on it shows what a row takes, and the least of a task."""
+_FADING: Final = 0.8
+"""The weight of earlier measurements."""
 _FEW_EPOCHS: Final = 10
 """So many easy epochs take about as long as a job of their rows."""
 
@@ -74,6 +80,26 @@ class Admission:
             opened.add(uri)
             rows, size = rows + (record.rows or 0), size + record.bytes
         return admitted
+
+
+@dataclass(slots=True)
+class TaskSize:
+    """The rows that are enough for a scan task, by what recent epochs took for a row; separately of live epochs and of backfills."""
+
+    _seconds: dict[bool, float] = field(default_factory=dict)
+    """Of a row, in one task."""
+
+    def saw(self, *, replay: bool, rows: int, seconds: float) -> None:
+        """Record an epoch whose scan tasks took so many seconds together."""
+        if rows >= _MEASURED:
+            of_a_row = seconds / rows
+            before = self._seconds.get(replay, of_a_row)
+            self._seconds[replay] = _FADING * before + (1 - _FADING) * of_a_row
+
+    def rows(self, *, replay: bool) -> int | None:
+        """The rows; None before an epoch of the kind was measured."""
+        of_a_row = self._seconds.get(replay)
+        return max(_MEASURED, int(_OF_A_TASK / of_a_row)) if of_a_row else None
 
 
 def gathered_at(

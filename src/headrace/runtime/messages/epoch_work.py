@@ -59,7 +59,7 @@ class EpochWork:
         """True when the archive or the state is read, not the sources."""
         return self.kind in BACKFILLS
 
-    def tasks(self, cores: int) -> int:
-        """The most scan tasks that pay: two a core for much input, one for little."""
-        weight = sum(weight for _, weight in self.splits)
-        return max(1, min(2 * cores, weight // OF_A_TASK, len(self.splits)))
+    def tasks(self, cores: int, dear_rows: int | None = None) -> int:
+        """The most scan tasks that pay: two a core for much input, one for little; `dear_rows` are enough for one where rows take long."""
+        weight, enough = sum(weight for _, weight in self.splits), min(OF_A_TASK, dear_rows or OF_A_TASK)
+        return max(1, min(2 * cores, weight // enough, len(self.splits)))
