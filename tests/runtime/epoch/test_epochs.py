@@ -49,7 +49,7 @@ def test_any_cut_tasks_and_restarts_give_the_answer_of_the_reference(
     files = [file for file in files if file]
     together = data.draw(st.integers(1, 3))
     scan_tasks = data.draw(st.integers(1, 4))
-    monkeypatch.setattr(EpochWork, "tasks", lambda work, cores: max(1, min(scan_tasks, len(work.splits))))
+    monkeypatch.setattr(EpochWork, "tasks", lambda work, *_: max(1, min(scan_tasks, len(work.splits))))
     rig = Rig(tmp_path_factory.mktemp("home"), {"maxFilesPerTrigger": str(together)}, slack)
     rig.drop(*files)
     for _ in range(len(files)):

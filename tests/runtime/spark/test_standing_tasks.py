@@ -181,7 +181,7 @@ def test_a_home_goes_on_at_other_numbers_of_tasks_and_with_jobs_between(
 def test_several_scans_of_an_epoch_are_divided_and_exchanged_both_ways(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: int
 ) -> None:
-    monkeypatch.setattr(EpochWork, "tasks", lambda work, cores: max(1, len(work.splits)))
+    monkeypatch.setattr(EpochWork, "tasks", lambda work, *_: max(1, len(work.splits)))
     monkeypatch.setattr(task_orders, "balanced", lambda splits, cores, tasks: packed(splits, tasks))
     rig = Rig(tmp_path)
     rig.drop(*cut(ROWS, 12, 20, 41, 50))
