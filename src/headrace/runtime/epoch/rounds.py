@@ -241,12 +241,8 @@ class Rounds:
             "" if epoch is None else epoch.execution,
             self.home.store.synced,
             archives,
-            None if epoch is None else self._dear_rows(epoch.work),
+            None if epoch is None else self._task_size.rows(replay=epoch.work.is_replay),
         )
-
-    def _dear_rows(self, work: EpochWork) -> int | None:
-        """The rows that are enough for a scan task, as measured, where another core takes it."""
-        return self._task_size.rows(replay=work.is_replay) if self.executor.cores > 1 else None
 
     def _rewrites(self, epoch: Epoch) -> bool:
         """Whether runs of another number of tasks are divided: it has not changed for a while."""

@@ -120,8 +120,7 @@ class StandingTasks:
                 self._pace.failed(now)
             self._job = None
         if not always and (self._pace.was_long or not is_small(scans)):
-            reading = sum(bool(scan.splits) for scan in scans)
-            if self._job is not None and max(reading, len(states)) > self._slots - _held():
+            if self._job is not None and max(len(scans), len(states)) > self._slots - _held():
                 self.end()
             return None
         if self._job is None and (always or self._pace.is_due(now)):
