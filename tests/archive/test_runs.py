@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -95,3 +96,33 @@ def test_columns_of_the_archive_have_no_levels_and_positions_no_bounds() -> None
     group = file.metadata.row_group(0)
     bounded = {group.column(index).path_in_schema for index in range(6) if group.column(index).is_stats_set}
     assert bounded == {"x", AT}
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(1, 9),
+    st.integers(1, 7),
+    st.integers(1, 50),
+    st.lists(st.booleans(), min_size=40, max_size=40),
+)
+def test_the_parts_of_row_groups_are_all_of_their_rows_once_and_in_order(
+    rows: int, of_group: int, parts: int, of_batch: int, chosen: list[bool]
+) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"v": range(rows)}), sink, row_group_size=of_group)
+    file = RunFile.of(sink.getvalue())
+    groups = [number for number in range(len(file.rows_of_groups)) if chosen[number]]
+    for given_groups in (None, groups):
+        whole = file.read(["v"], given_groups).column("v").to_pylist()
+        read = [
+            [
+                value
+                for batch in file.batches(of_batch, ["v"], given_groups, (part, parts))
+                for value in batch.column("v").to_pylist()
+            ]
+            for part in range(parts)
+        ]
+        assert list(chain.from_iterable(read)) == whole
+        decoded = [len(file._within(given_groups, part, parts)[0]) for part in range(parts)]
+        assert sum(decoded) <= len(file.rows_of_groups if given_groups is None else groups) + parts - 1
+        assert max(map(len, read)) - min(map(len, read)) <= 1

@@ -46,12 +46,35 @@ class RunFile:
         return _as_read(self.file.read_row_groups(list(groups), names, use_threads=False))
 
     def batches(
-        self, rows: int, columns: Sequence[str], groups: Sequence[int] | None = None
+        self,
+        rows: int,
+        columns: Sequence[str],
+        groups: Sequence[int] | None = None,
+        part: tuple[int, int] = (0, 1),
     ) -> Iterator[pa.RecordBatch]:
-        """The same in batches of at most so many rows."""
-        numbers = None if groups is None else list(groups)
+        """The same in batches of at most so many rows; of `part` (k, n) the k-th of n parts of about equal size."""
+        numbers, low, high = self._within(groups, *part)
+        passed = 0
         for batch in self.file.iter_batches(rows, numbers, list(columns), use_threads=False):
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=runs.with_nullable(batch.schema))
+            first, after = max(0, low - passed), min(batch.num_rows, high - passed)
+            passed += batch.num_rows
+            if first < after:
+                columns_read = batch.slice(first, after - first).columns
+                yield pa.RecordBatch.from_arrays(columns_read, schema=runs.with_nullable(batch.schema))
+
+    def _within(self, groups: Sequence[int] | None, part: int, parts: int) -> tuple[list[int], int, int]:
+        """The row groups that have rows of a part, and which of their rows these are."""
+        sizes = self.rows_of_groups
+        numbers = list(range(len(sizes)) if groups is None else groups)
+        total = sum(sizes[number] for number in numbers)
+        low, high = total * part // parts, total * (part + 1) // parts
+        chosen, first, passed = list[int](), 0, 0
+        for number in numbers:
+            before, passed = passed, passed + sizes[number]
+            if before < high and passed > low:
+                first = first if chosen else before
+                chosen.append(number)
+        return chosen, low - first, high - first
 
 
 def _as_read(table: pa.Table) -> pa.Table:

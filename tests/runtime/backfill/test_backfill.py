@@ -391,12 +391,14 @@ def test_an_epoch_read_in_slices_means_what_it_does_whole(
 
 
 @pytest.mark.parametrize("name", ["tumble", "slide", "rows", "ever", "some"])
+@pytest.mark.parametrize(("enough", "tasks"), [(4, 2), (2, 4)])
 def test_slices_that_several_tasks_read_mean_what_one_task_reads(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, enough: int, tasks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Splits of six rows are divided into three parts where two rows are enough for a task."""
     monkeypatch.setattr(runs, "_ROW_GROUP", 3)
-    for module in (epoch_work, entry_slices):
-        monkeypatch.setattr(module, "OF_A_TASK", 4)
+    monkeypatch.setattr(entry_slices, "OF_A_TASK", 4)
+    monkeypatch.setattr(epoch_work, "OF_A_TASK", enough)
     files = cut(made_rows(7, 90, disorder=3 * SECOND), 40)
     rig, scans = Rig(tmp_path, ONE_FILE), []
     rig.drop(*files)
@@ -412,7 +414,7 @@ def test_slices_that_several_tasks_read_mean_what_one_task_reads(
         )
         while hub.loop.step(live_first=True) is not None:
             pass
-        assert max(scans) == 2
+        assert max(scans) == tasks
         assert answers(hub, hub.run_once())[name] == expected(hub.operator_and_query(name)[1], files)
 
 

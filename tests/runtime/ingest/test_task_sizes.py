@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.ingest.admission import TaskSize, balanced, packed
+from headrace.runtime.ingest.admission import TaskSize, balanced, in_parts, packed
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import (
     ScanMessage,
@@ -116,6 +116,20 @@ def test_dear_rows_have_more_tasks_up_to_two_a_core(dear_rows: int | None, tasks
     assert EpochWork("epoch", tuple(splits([60_000]))).tasks(2, dear_rows) == 1
 
 
+@pytest.mark.parametrize(
+    ("weight", "enough", "most", "parts"), [(999, 1_000, 4, 1), (1_999, 1_000, 4, 1), (2_000, 1_000, 4, 2), (9_000, 1_000, 4, 4)]
+)  # fmt: skip
+def test_a_run_of_the_archive_has_parts_that_are_enough_for_a_task(
+    weight: int, enough: int, most: int, parts: int
+) -> None:
+    run, record = Split("s", 0, archived="run"), Split("s", 1)
+    *of_run, last = in_parts([(run, weight), (record, weight)], enough, most)
+    assert last == (record, weight)
+    assert [split.part for split, _ in of_run] == [(part, parts) for part in range(parts)]
+    assert all(replace(split, part=(0, 1)) == run for split, _ in of_run)
+    assert all(part == weight // parts for _, part in of_run)
+
+
 class Timed(LocalExecutor):
     """Notes how many scan tasks each epoch has, and reports that a row took so many seconds."""
 
@@ -155,3 +169,18 @@ def test_the_tasks_of_an_epoch_follow_what_the_epochs_before_took(
         hub.catch_up()
         assert hub.query("last").history().num_rows == 80
         assert max(executor.tasks[before:]) == tasks
+
+
+def test_one_entry_of_the_archive_is_read_by_several_tasks_where_rows_take_long(tmp_path: Path) -> None:
+    executor = Timed(2, 1e-5)
+    with Hub(tmp_path / "home", executor, tasks=1) as hub:
+        hub.execute("CREATE STREAM s (v BIGINT) USING push")
+        hub.push("s", pa.table({"v": range(12_001)}))
+        hub.catch_up()
+        for name in ("first", "second"):
+            before = len(executor.tasks)
+            hub.execute(f"CREATE QUERY {name} AS SELECT v FROM s")
+            hub.catch_up()
+            found = hub.query(name).history().column("v").to_pylist()
+            assert found == list(range(12_001))
+        assert max(executor.tasks[before:]) == 2

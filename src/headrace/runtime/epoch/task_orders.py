@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import SLOTS
 from headrace.runtime.home.gc_control import MANY
 from headrace.runtime.home.slots import bounds_of_slots
-from headrace.runtime.ingest.admission import balanced, together
+from headrace.runtime.ingest.admission import balanced, in_parts, together
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.epoch_work import EpochWork, enough_rows
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import (
     Origin,
@@ -110,7 +110,7 @@ class Rehearsals:
 def scan_messages(
     orders: TaskMessages, work: EpochWork, cores: int, tasks: int, rehearsed: tuple[str, ...] = ()
 ) -> list[ScanMessage]:
-    """A message for each group of splits of about the same weight; `tasks` state tasks take the deltas.
+    """A message for each group of splits, or of parts of them, of about the same weight; `tasks` state tasks take the deltas.
 
     With streams to be `rehearsed` there is one for each core; those without splits only rehearse.
     """
@@ -120,6 +120,7 @@ def scan_messages(
     committed = {name: orders.began.stream(name) for name in streams}
     deduplicated = {name for name, stream in streams.items() if stream.deduplicate and not work.is_replay}
     weight = sum(weight for _, weight in work.splits)
+    work = replace(work, splits=tuple(in_parts(work.splits, enough_rows(orders.dear_rows), cores)))
     most = work.tasks(cores, orders.dear_rows)
     groups = together(balanced(work.splits, cores, most), deduplicated)
     idle: list[tuple[Split, ...]] = [()] * (cores - len(groups)) if rehearsed else []

@@ -114,6 +114,15 @@ def gathered_at(
     return BEGINNING if is_full or arrival > now else arrival + stream.latency
 
 
+def in_parts(splits: Sequence[tuple[Split, int]], enough: int, most: int) -> list[tuple[Split, int]]:
+    """Splits of the archive with more rows than are `enough` for a task, in at most so many parts of about equal size."""
+    divided: list[tuple[Split, int]] = []
+    for split, weight in splits:
+        parts = 1 if split.archived is None else max(1, min(most, weight // enough))
+        divided += [(replace(split, part=(part, parts)), weight // parts) for part in range(parts)]
+    return divided
+
+
 def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split, ...]]:
     """Splits in at most `tasks` groups of about equal weight, each in order (a hundred tiny tasks cost a second)."""
     total = sum(weight for _, weight in splits) or 1

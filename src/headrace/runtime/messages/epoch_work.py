@@ -61,5 +61,10 @@ class EpochWork:
 
     def tasks(self, cores: int, dear_rows: int | None = None) -> int:
         """The most scan tasks that pay: two a core for much input, one for little; `dear_rows` are enough for one where rows take long."""
-        weight, enough = sum(weight for _, weight in self.splits), min(OF_A_TASK, dear_rows or OF_A_TASK)
-        return max(1, min(2 * cores, weight // enough, len(self.splits)))
+        weight = sum(weight for _, weight in self.splits)
+        return max(1, min(2 * cores, weight // enough_rows(dear_rows), len(self.splits)))
+
+
+def enough_rows(dear_rows: int | None) -> int:
+    """The rows that are enough for a scan task, where `dear_rows` are if rows take long."""
+    return min(OF_A_TASK, dear_rows or OF_A_TASK)

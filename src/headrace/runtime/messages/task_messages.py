@@ -75,6 +75,7 @@ class RejectsFile(Message):
 class Split(Message):
     """A unit of input of a scan task: an ingest record, or a run of the archive in a backfill, or some of its `row_groups`.
 
+    With a `part` (k, n), where 0 ≤ k < n, the rows of a run are the k-th of n parts of about equal size.
     `refused` are rejected rows of a file, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
     operator. `before` is the punctuation by which rows are late, where it is not the message's; `sample_rate` the share of
     rows that were not shed when they arrived, in a backfill; `shares` of operators for which they were chosen. With `repairs`, the rows are
@@ -86,6 +87,7 @@ class Split(Message):
     record: Mapping[str, Any] | None = None
     archived: str | None = None
     row_groups: tuple[int, ...] | None = None
+    part: tuple[int, int] = (0, 1)
     before: Instant | None = None
     refused: RejectsFile | None = None
     pane_backfill: PaneBackfill | None = None

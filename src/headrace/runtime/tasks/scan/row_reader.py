@@ -112,7 +112,7 @@ def _from_archive(
     file = RunFile.of(store.map(name))
     time = file.time_column(definition.time)
     stored_columns = list(dict.fromkeys([*columns, runs.POSITION, runs.FATE, time]))
-    for batch in file.batches(_BATCH, stored_columns, split.row_groups):
+    for batch in file.batches(_BATCH, stored_columns, split.row_groups, split.part):
         late = batch.column(runs.FATE).to_numpy() != runs.ACCEPTED
         yield Arrival(
             [batch.column(column) for column in columns],
