@@ -12,13 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headrace.archive.blocks import Blocks
 from headrace.archive.runs import RunWriter
 from headrace.overload.memory import Claim, Limits, MemoryControl, MemoryUse
-from headrace.runtime.home.lru_cache import RecentBytes
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.questions import run_sums
@@ -57,28 +54,6 @@ def test_writers_hold_no_more_than_their_part_and_write_every_row_once(
     for folder, files in ("free", names), ("bounded", parts):
         values = pa.concat_tables([pq.read_table(tmp_path / folder / name) for name in files])
         assert sorted(values["__position"].to_pylist()) == list(range(12 * BATCH))
-
-
-@given(
-    sizes=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5), st.integers(0, 60)), max_size=30),
-    most=st.integers(0, 100),
-)
-def test_cached_values_of_a_group_take_no_more_bytes_than_allowed_and_the_last_ones_stay(
-    sizes: list[tuple[str, int, int]], most: int
-) -> None:
-    cache: RecentBytes[int, np.ndarray] = RecentBytes(3)
-    expected: dict[str, list[tuple[int, int]]] = {"a": [], "b": []}
-    for of, key, size in sizes:
-        cache.put(of, key, np.zeros(size, np.int8), most)
-        held = [each for each in expected[of] if each[0] != key] + [(key, size)]
-        while len(held) > 3 or sum(each[1] for each in held) > most:
-            held.pop(0)
-        expected[of] = held
-    for of, held in expected.items():
-        assert cache.shrink(of, most) == sum(size for _, size in held)
-        assert [key for key in range(6) if cache.get(of, key) is not None] == sorted(key for key, _ in held)
-    cache.clear()
-    assert cache.shrink("a", 0) == 0
 
 
 def use(**given: int) -> MemoryUse:

@@ -5,23 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from math import inf
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-
-
-class Sized(Protocol):
-    """A value that states how much memory it takes."""
-
-    @property
-    def nbytes(self) -> int:
-        """In bytes."""
-        ...
-
-
-_Measured = TypeVar("_Measured", bound=Sized)
 
 
 class Recent(Generic[_Key, _Value]):
@@ -62,52 +49,3 @@ class Recent(Generic[_Key, _Value]):
         """Remove all values, as in a new worker."""
         with self._lock:
             self._values.clear()
-
-
-class RecentBytes(Generic[_Key, _Measured]):
-    """For each of several groups the values used last: at most `limit` of them, with at most as many bytes as the last caller allowed."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._groups: dict[str, OrderedDict[_Key, _Measured]] = {}
-        self._held: dict[str, int] = {}
-        self._lock = threading.Lock()
-
-    def get(self, of: str, key: _Key) -> _Measured | None:
-        """The value of a group, or None."""
-        with self._lock:
-            values = self._groups.get(of, OrderedDict())
-            if key in values:
-                values.move_to_end(key)
-            return values.get(key)
-
-    def put(self, of: str, key: _Key, value: _Measured, most: float = inf) -> None:
-        """Store a value, if it fits into `most` bytes alone; the group takes at most these."""
-        with self._lock:
-            values = self._groups.setdefault(of, OrderedDict())
-            self._remove(of, key)
-            values[key] = value
-            self._held[of] = self._held.get(of, 0) + value.nbytes
-            self._shrink(of, most)
-
-    def shrink(self, of: str, most: float) -> int:
-        """Evict what a group has above so many bytes; returns the bytes that it holds."""
-        with self._lock:
-            self._shrink(of, most)
-            return self._held.get(of, 0)
-
-    def clear(self) -> None:
-        """Remove all values, as in a new process."""
-        with self._lock:
-            self._groups.clear()
-            self._held.clear()
-
-    def _shrink(self, of: str, most: float) -> None:
-        values = self._groups.get(of, OrderedDict())
-        while values and (len(values) > self._limit or self._held[of] > most):
-            self._remove(of, next(iter(values)))
-
-    def _remove(self, of: str, key: _Key) -> None:
-        value = self._groups[of].pop(key, None)
-        if value is not None:
-            self._held[of] -= value.nbytes

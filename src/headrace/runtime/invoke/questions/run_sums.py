@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from headrace.algebra.expressions.expression import Column, Expression, Named, t
 from headrace.archive.estimates import Doubles
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, group
-from headrace.runtime.home.lru_cache import RecentBytes
+from headrace.overload.priority_pool import PriorityPool
 from headrace.runtime.invoke.questions.archived_rows import ArchivedRows, ArchivedRun
 from headrace.runtime.invoke.questions.clauses import Question
 from headrace.runtime.plan.adaptive.memory_budget import SUMS, bytes_for_sums
@@ -62,8 +62,10 @@ class Part:
         )
 
 
-cached: Final[RecentBytes[Any, Any]] = SUMS
-"""By home: by run and signature."""
+cached: Final[PriorityPool[Signature, str, Part]] = SUMS
+"""By home, signature and run. What saves most rows for its bytes stays, and what is asked for often: a question that is asked once
+does not evict the sums of one that a dashboard repeats.
+"""
 
 
 def signature_of(question: Question, source: ArchivedRows) -> Signature | None:
@@ -87,11 +89,17 @@ def signature_of(question: Question, source: ArchivedRows) -> Signature | None:
     )
 
 
+def count(source: ArchivedRows, signature: Signature | None) -> None:
+    """Count a question of a signature."""
+    if signature is not None:
+        cached.ask(str(source.home.store.root), signature)
+
+
 def known_parts(source: ArchivedRows, opened: Sequence[ArchivedRun], signature: Signature) -> list[Part]:
     """The cached sums of those runs that the question has all rows of; these runs count as read."""
     parts = []
     for run in opened:
-        part = cached.get(str(source.home.store.root), (run.identity, signature))
+        part = cached.get(str(source.home.store.root), signature, run.identity)
         if part is not None and source.has_all_of(run):
             run.recall()
             parts.append(replace(part, run=np.full(len(part.run), run.number, np.int64)))
@@ -106,13 +114,14 @@ def remember(source: ArchivedRows, signature: Signature, parts: Sequence[Part]) 
         is_new = run.is_whole and not run.is_cached
         if is_new and (pairs == run.number).sum() <= _MOST_GROUPS and source.has_all_of(run):
             part = _of_run(parts, run.number)
-            cached.put(str(source.home.store.root), (run.identity, signature), part, most)
+            rows = run.prefixes.rows[-1]
+            cached.put(str(source.home.store.root), signature, run.identity, part, rows, most)
 
 
 def remembered(source: ArchivedRows, signature: Signature, of: Sequence[ArchivedRun]) -> dict[str, Part]:
     """The cached sums of some runs, by the identity of these."""
     root = str(source.home.store.root)
-    found = {run.identity: cached.get(root, (run.identity, signature)) for run in of}
+    found = {run.identity: cached.get(root, signature, run.identity) for run in of}
     return {identity: part for identity, part in found.items() if part is not None}
 
 

@@ -21,7 +21,7 @@ from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name
 from headrace.operators.joins.probing.spilled_rows import are_spilled
 from headrace.overload.memory import KINDS, OF_BUFFERS, Claim, Limits, MemoryControl, MemoryUse
-from headrace.runtime.home.lru_cache import RecentBytes
+from headrace.overload.priority_pool import PriorityPool
 from headrace.runtime.home.run_cache import bytes_by_state
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, stream_receipts
@@ -35,8 +35,8 @@ from headrace.store.logs.manifest import Manifest
 _Size: TypeAlias = tuple[int, int]
 """Bytes, and rows."""
 
-SUMS: Final[RecentBytes[Any, Any]] = RecentBytes(4096)
-"""Sums of archive runs that questions of this process cache, by home."""
+SUMS: Final[PriorityPool[Any, str, Any]] = PriorityPool(4096)
+"""Sums of archive runs that questions of this process cache: by home, by the signature of the questions and by run."""
 LEAST_BUFFER: Final = 1 << 20
 """Bytes that a scan task may buffer for the archive in any budget: smaller files are read slowly."""
 
