@@ -89,7 +89,7 @@ def signature_of(question: Question, source: ArchivedRows) -> Signature | None:
     )
 
 
-def count(source: ArchivedRows, signature: Signature | None) -> None:
+def count_question(source: ArchivedRows, signature: Signature | None) -> None:
     """Count a question of a signature."""
     if signature is not None:
         cached.ask(str(source.home.store.root), signature)

@@ -27,7 +27,7 @@ from headrace.runtime.invoke.questions.run_sums import (
     Part,
     Signature,
     concatenated,
-    count,
+    count_question,
     known_parts,
     remember,
     remembered,
@@ -73,7 +73,7 @@ class SampledRows:
         terms = Terms.of(question.aggregates)
         sample = SampledRows(question, source, terms, steps, summary)
         source.recall = sample._recall
-        count(source, signature_of(question, source))
+        count_question(source, signature_of(question, source))
         sample._recall(source.runs)
         return sample
 
