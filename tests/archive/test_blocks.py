@@ -7,6 +7,7 @@ import itertools
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -136,10 +137,9 @@ def test_a_late_query_reads_a_past_in_blocks_and_other_tools_a_sample_of_it(tmp_
         hub.loop.drain()
         assert hub.query("late_parts").history().equals(hub.query("late_whole").history())
         files = sorted((tmp_path / "home/archive/parts").iterdir())
-    pandas = pytest.importorskip("pandas")
-    whole = pandas.concat([pandas.read_parquet(file) for file in files])
+    whole = pd.concat([pd.read_parquet(file) for file in files])
     assert sorted(whole["v"]) == list(range(3000))
-    some = pandas.concat([pandas.read_parquet(file, filters=[(BLOCK, "<", 2)]) for file in files])
+    some = pd.concat([pd.read_parquet(file, filters=[(BLOCK, "<", 2)]) for file in files])
     assert 600 < len(some) < 900
     assert set(some[BLOCK]) == {0, 1}
 

@@ -5,6 +5,7 @@ that a vacuum has written.
 from __future__ import annotations
 
 import duckdb
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -74,8 +75,7 @@ def test_duckdb_and_pandas_read_every_row(files: list[str]) -> None:
     assert sorted(found) == wanted
     counted = duckdb.sql(f"SELECT COUNT(*), SUM(v) FROM read_parquet({files})").fetchall()
     assert counted == [(len(wanted), sum(row[2] for row in wanted if row[2] is not None))]
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.concat([pandas.read_parquet(file) for file in files])
+    frame = pd.concat([pd.read_parquet(file) for file in files])
     assert sorted(frame[POSITION]) == [row[0] for row in wanted]
 
 

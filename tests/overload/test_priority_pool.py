@@ -33,13 +33,14 @@ def test_a_group_takes_no_more_than_allowed_and_gives_what_was_stored(
     steps: Steps, most: int, saves: list[int]
 ) -> None:
     pool, sizes = Pool(3), dict[tuple[str, int], int]()
+    kinds = {of: (pool.ask(of, "even"), pool.ask(of, "odd")) for of in "ab"}
     for step, of, key, size in steps:
         if step == "ask":
-            pool.ask(of, "k" * (key % 2))
+            assert pool.ask(of, ("even", "odd")[key % 2]) == kinds[of][key % 2]
         elif step == "put":
-            pool.put(of, "k" * (key % 2), key, value(size), saves[key], most)
+            pool.put(of, kinds[of][key % 2], key, value(size), saves[key], most)
             sizes[of, key] = size
-        found = {key: pool.get(of, "k" * (key % 2), key) for key in range(6)}
+        found = {key: pool.get(of, kinds[of][key % 2], key) for key in range(6)}
         held = {key: one for key, one in found.items() if one is not None}
         assert len(held) <= 3
         assert all(len(one) == sizes[of, key] for key, one in held.items())
@@ -55,9 +56,9 @@ def test_of_values_with_one_priority_those_used_last_stay(steps: Steps, most: in
         of_key = [one for one in expected[of] if one[0] == key]
         if step == "put":
             of_key = [(key, size + 1)]
-            pool.put(of, "", key, value(size + 1), size + 1, most)
+            pool.put(of, 1, key, value(size + 1), size + 1, most)
         elif step == "get":
-            assert (pool.get(of, "", key) is not None) == bool(of_key)
+            assert (pool.get(of, 1, key) is not None) == bool(of_key)
         else:
             continue
         held = [one for one in expected[of] if one[0] != key] + of_key
@@ -65,18 +66,16 @@ def test_of_values_with_one_priority_those_used_last_stay(steps: Steps, most: in
             held.pop(0)
         expected[of] = held
     for of, held in expected.items():
-        assert [key for key in range(6) if pool.get(of, "", key) is not None] == sorted(
-            key for key, _ in held
-        )
+        assert [key for key in range(6) if pool.get(of, 1, key) is not None] == sorted(key for key, _ in held)
 
 
 def test_what_saves_more_for_its_bytes_stays() -> None:
     pool = Pool(100)
-    pool.put("h", "", 1, value(10), 1_000)
+    pool.put("h", 1, 1, value(10), 1_000)
     for key in range(2, 12):
-        pool.put("h", "", key, value(10), 10, 40)
-    pool.put("h", "", 12, value(30), 1_000, 40)
-    assert [key for key in range(1, 13) if pool.get("h", "", key) is not None] == [1, 12]
+        pool.put("h", 1, key, value(10), 10, 40)
+    pool.put("h", 1, 12, value(30), 1_000, 40)
+    assert [key for key in range(1, 13) if pool.get("h", 1, key) is not None] == [1, 12]
 
 
 DASHBOARDS, RUNS, ONCE, LIMIT = 3, 20, 4, 100
@@ -96,15 +95,14 @@ def uniform(rounds: int) -> Iterator[tuple[str, int]]:
 
 
 def hits_of_pool(trace: Iterator[tuple[str, int]], pool: Pool) -> int:
-    hits, before = 0, ""
+    hits, before, number = 0, "", 0
     for kind, run in trace:
         if kind != before:
-            pool.ask("h", kind)
-            before = kind
-        if pool.get("h", kind, run) is not None:
+            before, number = kind, pool.ask("h", kind)
+        if pool.get("h", number, run) is not None:
             hits += 1
         else:
-            pool.put("h", kind, run, value(1))
+            pool.put("h", number, run, value(1))
     return hits
 
 
@@ -131,7 +129,8 @@ def test_values_that_are_not_asked_for_any_more_are_evicted_after_as_many_replac
 ):
     pool = Pool(LIMIT)
     hits_of_pool(skewed(30), pool)
-    old = lambda: sum(pool._groups["h"].held.get(("dashboard 0", run)) is not None for run in range(RUNS))  # noqa: E731
+    kind = pool._groups["h"].kinds["dashboard 0"]
+    old = lambda: sum((kind, run) in pool._groups["h"].held for run in range(RUNS))  # noqa: E731
     assert old() == RUNS
     others = ((f"later {number}", number) for number in range(MOST_USES * LIMIT))
     hits_of_pool(others, pool)
@@ -141,13 +140,13 @@ def test_values_that_are_not_asked_for_any_more_are_evicted_after_as_many_replac
 def test_what_is_read_over_and_over_takes_no_more_memory() -> None:
     pool = Pool(LIMIT)
     for key in range(3):
-        pool.put("h", "", key, value(1))
+        pool.put("h", 1, key, value(1))
     for number in range(10_000):
-        pool.get("h", "", number % 3)
+        pool.get("h", 1, number % 3)
         pool.ask("h", f"kind {number}")
     group = pool._groups["h"]
     assert len(group.order) < 100
-    assert len(group.uses) <= 1024
+    assert len(group.uses) == len(group.kinds) <= 1024
 
 
 @pytest.mark.parametrize("repeated", [1, 3])

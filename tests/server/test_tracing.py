@@ -35,7 +35,7 @@ def test_stages_of_tasks_are_within_the_execution_and_publishing_follows_it() ->
 
 
 def test_an_epoch_is_a_span_with_its_stages_however_many_queries_there_are(tmp_path: Path) -> None:
-    pytest.importorskip("opentelemetry.sdk")
+    pytest.importorskip("opentelemetry.sdk", reason="of the optional dependencies traces")
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -90,7 +90,9 @@ def collector() -> Iterator[tuple[str, list[str]]]:
 def test_a_served_hub_sends_its_traces_and_the_last_ones_when_it_ends(
     tmp_path: Path, collector: tuple[str, list[str]]
 ) -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    pytest.importorskip(
+        "opentelemetry.exporter.otlp.proto.http", reason="of the optional dependencies traces"
+    )
     url, paths = collector
     with served(tmp_path / "home", "--traces", url) as hub:
         assert hub.post("/v1/statements", STREAM)[0] == 200

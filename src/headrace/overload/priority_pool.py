@@ -36,7 +36,8 @@ class Sized(Protocol):
 _Key = TypeVar("_Key", bound=Hashable)
 _Kind = TypeVar("_Kind", bound=Hashable)
 _Value = TypeVar("_Value", bound=Sized)
-_Place: TypeAlias = tuple[_Kind, _Key]
+_Place: TypeAlias = tuple[int, _Key]
+"""The number of a kind, and a key."""
 
 
 @dataclass(slots=True)
@@ -53,22 +54,28 @@ class _Held(Generic[_Value]):
 class _Group(Generic[_Kind, _Key, _Value]):
     """The values of a group; `order` has the priority and turn of each use, of which the last one of a value counts."""
 
-    held: dict[_Place[_Kind, _Key], _Held[_Value]] = field(default_factory=dict)
-    order: list[tuple[float, int, _Place[_Kind, _Key]]] = field(default_factory=list)
-    uses: OrderedDict[_Kind, int] = field(default_factory=OrderedDict)
+    held: dict[_Place[_Key], _Held[_Value]] = field(default_factory=dict)
+    order: list[tuple[float, int, _Place[_Key]]] = field(default_factory=list)
+    kinds: OrderedDict[_Kind, int] = field(default_factory=OrderedDict)
+    """Their numbers."""
+    uses: dict[int, int] = field(default_factory=dict)
+    asked: int = 0
     bytes: int = 0
     turn: int = 0
     floor: float = 0.0
     """The priority of the last value that was evicted."""
 
-    def ask(self, kind: _Kind) -> None:
-        """Count a use of a kind."""
-        self.uses[kind] = min(MOST_USES, self.uses.get(kind, 0) + 1)
-        self.uses.move_to_end(kind)
-        if len(self.uses) > _KINDS:
-            self.uses.popitem(last=False)
+    def ask(self, kind: _Kind) -> int:
+        """Count a use of a kind; returns its number."""
+        self.asked += 1
+        number = self.kinds.setdefault(kind, self.asked)
+        self.kinds.move_to_end(kind)
+        self.uses[number] = min(MOST_USES, self.uses.get(number, 0) + 1)
+        if len(self.kinds) > _KINDS:
+            del self.uses[self.kinds.popitem(last=False)[1]]
+        return number
 
-    def use(self, place: _Place[_Kind, _Key]) -> None:
+    def use(self, place: _Place[_Key]) -> None:
         """Give a value the priority that it has now."""
         one = self.held[place]
         self.turn += 1
@@ -79,7 +86,7 @@ class _Group(Generic[_Kind, _Key, _Value]):
             self.order = [use for use in self.order if self._is_last(use)]
             heapq.heapify(self.order)
 
-    def remove(self, place: _Place[_Kind, _Key]) -> None:
+    def remove(self, place: _Place[_Key]) -> None:
         """Remove a value, if it is held."""
         one = self.held.pop(place, None)
         self.bytes -= 0 if one is None else one.bytes
@@ -92,7 +99,7 @@ class _Group(Generic[_Kind, _Key, _Value]):
                 self.floor = use[0]
                 self.remove(use[2])
 
-    def _is_last(self, use: tuple[float, int, _Place[_Kind, _Key]]) -> bool:
+    def _is_last(self, use: tuple[float, int, _Place[_Key]]) -> bool:
         one = self.held.get(use[2])
         return one is not None and one.turn == use[1]
 
@@ -105,13 +112,16 @@ class PriorityPool(Generic[_Kind, _Key, _Value]):
         self._groups: dict[str, _Group[_Kind, _Key, _Value]] = {}
         self._lock = threading.Lock()
 
-    def ask(self, of: str, kind: _Kind) -> None:
-        """Count that a kind of values of a group is asked for; of the first 8 times each raises their priority."""
-        with self._lock:
-            self._groups.setdefault(of, _Group()).ask(kind)
+    def ask(self, of: str, kind: _Kind) -> int:
+        """Count that a kind of values of a group is asked for, which raises their priority up to the eighth time.
 
-    def get(self, of: str, kind: _Kind, key: _Key) -> _Value | None:
-        """The value of a group, or None."""
+        Returns the number of the kind, with which its values are stored and found.
+        """
+        with self._lock:
+            return self._groups.setdefault(of, _Group()).ask(kind)
+
+    def get(self, of: str, kind: int, key: _Key) -> _Value | None:
+        """The value of a group, which is used now; or None."""
         with self._lock:
             group = self._groups.get(of)
             one = None if group is None else group.held.get((kind, key))
@@ -121,7 +131,7 @@ class PriorityPool(Generic[_Kind, _Key, _Value]):
             return one.value
 
     def put(
-        self, of: str, kind: _Kind, key: _Key, value: _Value, saves: float = 1.0, most: float = inf
+        self, of: str, kind: int, key: _Key, value: _Value, saves: float = 1.0, most: float = inf
     ) -> None:
         """Store a value that saves so much, such as rows to read, as often as it is read; the group takes at most `most` bytes."""
         with self._lock:
@@ -135,7 +145,9 @@ class PriorityPool(Generic[_Kind, _Key, _Value]):
     def shrink(self, of: str, most: float) -> int:
         """Evict what a group has above so many bytes; returns the bytes that it holds."""
         with self._lock:
-            group = self._groups.setdefault(of, _Group())
+            group = self._groups.get(of)
+            if group is None:
+                return 0
             group.shrink(self._limit, most)
             return group.bytes
 

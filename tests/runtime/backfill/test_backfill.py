@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.archive import runs
-from headrace.runtime.backfill import entry_slices
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.backfill.backfill_scheduler import (
     LARGEST,
@@ -27,6 +26,7 @@ from headrace.runtime.backfill.entry_slices import first_slices, in_few_splits
 from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.ingest.admission import in_parts
 from headrace.runtime.messages import epoch_work
 from headrace.runtime.messages.task_messages import Split
 from headrace.runtime.spark.standing.pace import are_few
@@ -245,10 +245,19 @@ def test_slices_are_the_row_groups_in_order(rows: list[int], size: int, first: i
     assert len(merged) == len({s.archived for s, _ in chosen})
 
 
-def test_a_slice_that_is_enough_rows_for_several_tasks_has_as_many_splits() -> None:
+def test_a_slice_that_is_enough_rows_for_several_tasks_has_a_split_a_file_that_tasks_read_in_parts() -> None:
     slices = [(Split("s", 0, archived=f"f{n // 5}", row_groups=(n % 5,)), 65_536) for n in range(6)]
-    read = [(split.archived, split.row_groups) for split, _ in in_few_splits(slices)]
-    assert read == [("f0", (0, 1)), ("f0", (2, 3)), ("f0", (4,)), ("f1", (0,))]
+    merged = in_few_splits(slices)
+    assert [(split.archived, split.row_groups) for split, _ in merged] == [
+        ("f0", (0, 1, 2, 3, 4)),
+        ("f1", (0,)),
+    ]
+    parts = in_parts(merged, 100_000, 2)
+    assert [(split.archived, split.part) for split, _ in parts] == [
+        ("f0", (0, 2)),
+        ("f0", (1, 2)),
+        ("f1", (0, 1)),
+    ]
 
 
 def test_a_small_rest_of_an_entry_is_no_slice_of_its_own() -> None:
@@ -391,13 +400,12 @@ def test_an_epoch_read_in_slices_means_what_it_does_whole(
 
 
 @pytest.mark.parametrize("name", ["tumble", "slide", "rows", "ever", "some"])
-@pytest.mark.parametrize(("enough", "tasks"), [(4, 2), (2, 4)])
+@pytest.mark.parametrize(("enough", "tasks"), [(4, 3), (2, 4)])
 def test_slices_that_several_tasks_read_mean_what_one_task_reads(
     name: str, enough: int, tasks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Splits of six rows are divided into three parts where two rows are enough for a task."""
+    """Twelve rows of one run, in up to as many parts as there are cores."""
     monkeypatch.setattr(runs, "_ROW_GROUP", 3)
-    monkeypatch.setattr(entry_slices, "OF_A_TASK", 4)
     monkeypatch.setattr(epoch_work, "OF_A_TASK", enough)
     files = cut(made_rows(7, 90, disorder=3 * SECOND), 40)
     rig, scans = Rig(tmp_path, ONE_FILE), []

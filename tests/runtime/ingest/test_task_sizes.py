@@ -117,17 +117,30 @@ def test_dear_rows_have_more_tasks_up_to_two_a_core(dear_rows: int | None, tasks
 
 
 @pytest.mark.parametrize(
-    ("weight", "enough", "most", "parts"), [(999, 1_000, 4, 1), (1_999, 1_000, 4, 1), (2_000, 1_000, 4, 2), (9_000, 1_000, 4, 4)]
-)  # fmt: skip
-def test_a_run_of_the_archive_has_parts_that_are_enough_for_a_task(
-    weight: int, enough: int, most: int, parts: int
+    ("weights", "enough", "cores", "parts"),
+    [
+        ([999], 1_000, 4, [1]),
+        ([1_999], 1_000, 4, [1]),
+        ([2_000], 1_000, 4, [2]),
+        ([9_001], 1_000, 4, [4]),
+        ([9_000, 9_000, 9_000, 9_000], 1_000, 2, [1, 1, 1, 1]),  # as many as it takes already
+        ([65_536, 18_380], 4_000, 2, [2, 1]),
+        ([0], 1, 2, [1]),
+    ],
+)
+def test_a_run_of_the_archive_with_more_than_the_share_of_a_core_has_parts(
+    weights: list[int], enough: int, cores: int, parts: list[int]
 ) -> None:
-    run, record = Split("s", 0, archived="run"), Split("s", 1)
-    *of_run, last = in_parts([(run, weight), (record, weight)], enough, most)
-    assert last == (record, weight)
-    assert [split.part for split, _ in of_run] == [(part, parts) for part in range(parts)]
-    assert all(replace(split, part=(0, 1)) == run for split, _ in of_run)
-    assert all(part == weight // parts for _, part in of_run)
+    of_runs = [(Split("s", number, archived="run"), weight) for number, weight in enumerate(weights)]
+    divided = in_parts(of_runs, enough, cores)
+    assert [(split.ordinal, split.part) for split, _ in divided] == [
+        (run, (part, of)) for run, of in enumerate(parts) for part in range(of)
+    ]
+    assert [weight for _, weight in divided] == [
+        weight // of for weight, of in zip(weights, parts, strict=True) for _ in range(of)
+    ]
+    records = splits(weights)
+    assert in_parts(records, enough, cores) == records
 
 
 class Timed(LocalExecutor):

@@ -10,6 +10,7 @@ import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 import pytest
 
@@ -74,7 +75,6 @@ def test_an_own_session_in_new_york_answers_in_utc_and_its_archive_is_plain_parq
     assert [
         (k, v, at.to_pydatetime()) for k, v, at in zip(pandas.k, pandas.v, pandas["at"], strict=True)
     ] == CARS
-    duckdb = pytest.importorskip("duckdb")
     rows = duckdb.sql(
         f"SELECT k, v, epoch_us(\"at\") FROM read_parquet('{tmp_path}/home/archive/cars/**/*.parquet') ORDER BY v"
     )

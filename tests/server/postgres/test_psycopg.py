@@ -219,7 +219,7 @@ def test_a_cursor_of_a_query_that_is_dropped_says_so(hub: Served) -> None:
 
 
 def test_sqlalchemy_lists_tables_and_columns_and_pandas_reads_them(hub: Served) -> None:
-    sqlalchemy = pytest.importorskip("sqlalchemy")
+    sqlalchemy = pytest.importorskip("sqlalchemy", reason="of the optional dependencies dev")
     engine = sqlalchemy.create_engine(f"postgresql+psycopg://anyone@127.0.0.1:{hub.postgres}/headrace")
     inspector = sqlalchemy.inspect(engine)
     assert {"q", "s", "total"} <= set(inspector.get_table_names())

@@ -15,7 +15,6 @@ from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, splits_of
 from headrace.runtime.home.lru_cache import Recent
-from headrace.runtime.messages.epoch_work import OF_A_TASK
 from headrace.runtime.messages.task_messages import RejectsFile, Split
 from headrace.store.files.filesystem import Store
 
@@ -71,10 +70,10 @@ def first_slices(slices: Sequence[Weighed], rows: int) -> Sequence[Weighed]:
 
 
 def in_few_splits(slices: Sequence[Weighed]) -> list[Weighed]:
-    """Slices with the row groups of a file in one split; in several if they are enough rows for as many scan tasks."""
+    """Slices with the row groups of a file in one split."""
     merged: list[Weighed] = []
     for split, rows in slices:
-        if merged and merged[-1][1] < OF_A_TASK and _is_of_same_file(merged[-1][0], split):
+        if merged and _is_of_same_file(merged[-1][0], split):
             last, before = merged[-1]
             numbers = (*(last.row_groups or ()), *(split.row_groups or ()))
             merged[-1] = replace(last, row_groups=numbers), before + rows

@@ -114,12 +114,16 @@ def gathered_at(
     return BEGINNING if is_full or arrival > now else arrival + stream.latency
 
 
-def in_parts(splits: Sequence[tuple[Split, int]], enough: int, most: int) -> list[tuple[Split, int]]:
-    """Splits of the archive with more rows than are `enough` for a task, in at most so many parts of about equal size."""
+def in_parts(splits: Sequence[tuple[Split, int]], enough: int, cores: int) -> list[tuple[Split, int]]:
+    """Runs of the archive that have more than a core's share of all rows in parts of about equal size, which are `enough` rows for a task."""
+    share = max(1, -(-sum(weight for _, weight in splits) // cores))
     divided: list[tuple[Split, int]] = []
     for split, weight in splits:
-        parts = 1 if split.archived is None else max(1, min(most, weight // enough))
-        divided += [(replace(split, part=(part, parts)), weight // parts) for part in range(parts)]
+        parts = 1 if split.archived is None else min(weight // enough, -(-weight // share))
+        if parts > 1:
+            divided += [(replace(split, part=(part, parts)), weight // parts) for part in range(parts)]
+        else:
+            divided.append((split, weight))
     return divided
 
 

@@ -89,40 +89,53 @@ def signature_of(question: Question, source: ArchivedRows) -> Signature | None:
     )
 
 
-def count_question(source: ArchivedRows, signature: Signature | None) -> None:
-    """Count a question of a signature."""
-    if signature is not None:
-        cached.ask(str(source.home.store.root), signature)
+@dataclass(frozen=True, slots=True)
+class RunSums:
+    """The cache as a question sees it: the sums of its signature, in its home; `kind` is the number of the signature in the pool."""
 
+    source: ArchivedRows
+    signature: Signature
+    kind: int
 
-def known_parts(source: ArchivedRows, opened: Sequence[ArchivedRun], signature: Signature) -> list[Part]:
-    """The cached sums of those runs that the question has all rows of; these runs count as read."""
-    parts = []
-    for run in opened:
-        part = cached.get(str(source.home.store.root), signature, run.identity)
-        if part is not None and source.has_all_of(run):
-            run.recall()
-            parts.append(replace(part, run=np.full(len(part.run), run.number, np.int64)))
-    return parts
+    @staticmethod
+    def of(question: Question, source: ArchivedRows) -> RunSums | None:
+        """Of a question that is asked now; None where nothing is cached."""
+        signature = signature_of(question, source)
+        if signature is None:
+            return None
+        return RunSums(source, signature, cached.ask(str(source.home.store.root), signature))
 
+    def known(self, opened: Sequence[ArchivedRun]) -> list[Part]:
+        """The cached sums of those runs that the question has all rows of; these runs count as read."""
+        parts = []
+        for run in opened:
+            part = self._get(run)
+            if part is not None and self.source.has_all_of(run):
+                run.recall()
+                parts.append(replace(part, run=np.full(len(part.run), run.number, np.int64)))
+        return parts
 
-def remember(source: ArchivedRows, signature: Signature, parts: Sequence[Part]) -> None:
-    """Cache the sums of the runs that were read whole."""
-    most = bytes_for_sums(source.manifest)
-    pairs = np.concatenate([np.zeros(0, np.int64), *(part.run for part in parts)])
-    for run in source.runs:
-        is_new = run.is_whole and not run.is_cached
-        if is_new and (pairs == run.number).sum() <= _MOST_GROUPS and source.has_all_of(run):
-            part = _of_run(parts, run.number)
-            rows = run.prefixes.rows[-1]
-            cached.put(str(source.home.store.root), signature, run.identity, part, rows, most)
+    def remember(self, parts: Sequence[Part]) -> None:
+        """Cache the sums of the runs that were read whole."""
+        most = bytes_for_sums(self.source.manifest)
+        pairs = np.concatenate([np.zeros(0, np.int64), *(part.run for part in parts)])
+        for run in self.source.runs:
+            is_new = run.is_whole and not run.is_cached
+            if is_new and (pairs == run.number).sum() <= _MOST_GROUPS and self.source.has_all_of(run):
+                part, rows = _of_run(parts, run.number), run.prefixes.rows[-1]
+                cached.put(self._home, self.kind, run.identity, part, rows, most)
 
+    def remembered(self, of: Sequence[ArchivedRun]) -> dict[str, Part]:
+        """The cached sums of some runs, by the identity of these."""
+        found = {run.identity: self._get(run) for run in of}
+        return {identity: part for identity, part in found.items() if part is not None}
 
-def remembered(source: ArchivedRows, signature: Signature, of: Sequence[ArchivedRun]) -> dict[str, Part]:
-    """The cached sums of some runs, by the identity of these."""
-    root = str(source.home.store.root)
-    found = {run.identity: cached.get(root, signature, run.identity) for run in of}
-    return {identity: part for identity, part in found.items() if part is not None}
+    @property
+    def _home(self) -> str:
+        return str(self.source.home.store.root)
+
+    def _get(self, run: ArchivedRun) -> Part | None:
+        return cached.get(self._home, self.kind, run.identity)
 
 
 def concatenated(keys: Sequence[Named], parts: Sequence[Sequence[pa.Array]]) -> tuple[pa.Array, ...]:

@@ -23,16 +23,7 @@ from headrace.runtime.invoke.questions import stored_sums
 from headrace.runtime.invoke.questions.archived_rows import ArchivedRows, ArchivedRun, Extent
 from headrace.runtime.invoke.questions.clauses import Question
 from headrace.runtime.invoke.questions.in_threads import ordered, processors
-from headrace.runtime.invoke.questions.run_sums import (
-    Part,
-    Signature,
-    concatenated,
-    count_question,
-    known_parts,
-    remember,
-    remembered,
-    signature_of,
-)
+from headrace.runtime.invoke.questions.run_sums import Part, RunSums, Signature, concatenated
 from headrace.runtime.invoke.questions.stored_sums import StoredSums, folder_of
 from headrace.runtime.invoke.questions.summaries import Summary
 from headrace.runtime.invoke.questions.terms import Contributed, Terms, doubles, percentiles_of
@@ -63,6 +54,8 @@ class SampledRows:
     """What is known without reading rows."""
     parts: list[Part] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
+    sums: RunSums | None = None
+    """Those that are cached for questions like this; None where none are."""
     stored: StoredSums | None = None
 
     @staticmethod
@@ -71,20 +64,18 @@ class SampledRows:
         factors = [*question.sides[0].where, *question.where]
         steps = (RowFilter(conjunction(factors)),) if factors else ()
         terms = Terms.of(question.aggregates)
-        sample = SampledRows(question, source, terms, steps, summary)
+        sample = SampledRows(question, source, terms, steps, summary, sums=RunSums.of(question, source))
         source.recall = sample._recall
-        count_question(source, signature_of(question, source))
         sample._recall(source.runs)
         return sample
 
     def _recall(self, opened: Sequence[ArchivedRun]) -> None:
         """Take what is known of runs that were opened: in this process, or stored."""
-        signature = signature_of(self.question, self.source)
-        if signature is None:
+        if self.sums is None:
             return
-        self.parts += known_parts(self.source, opened, signature)
+        self.parts += self.sums.known(opened)
         left = [run for run in opened if not run.is_cached and self.source.has_all_of(run)]
-        stored = self._stored_sums(signature) if left else None
+        stored = self._stored_sums(self.sums.signature) if left else None
         if stored is not None:
             known = {run.identity: run for run in left if run.identity in stored.runs}
             self.parts += stored.known({name: run.number for name, run in known.items()})
@@ -100,17 +91,16 @@ class SampledRows:
 
     def finish(self) -> None:
         """Cache what later questions may use, and store it where it is much."""
-        signature = None if self.failed else signature_of(self.question, self.source)
-        if signature is None or not self.parts:
+        if self.failed or self.sums is None or not self.parts:
             return
-        remember(self.source, signature, self.parts)
+        self.sums.remember(self.parts)
         whole = [run for run in self.source.runs if run.is_whole]
         if sum(run.prefixes.rows[-1] for run in whole) < stored_sums.LEAST_ROWS:
             return
-        stored = self._stored_sums(signature)
+        stored = self._stored_sums(self.sums.signature)
         if stored is not None:
             left = [run for run in whole if run.identity not in stored.runs]
-            new = remembered(self.source, signature, left)
+            new = self.sums.remembered(left)
             if sum(run.prefixes.rows[-1] for run in left if run.identity in new) >= stored_sums.LEAST_ROWS:
                 stored.write(new, [run.identity for run in self.source.runs], self.question.keys)
 
