@@ -330,6 +330,28 @@ def test_an_epoch_is_measured_once_those_who_wait_for_it_had_a_pause(
     assert order[-2:] == ["paused True", "measured"]
 
 
+def test_the_pause_ends_when_those_who_waited_wait_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_HANDOVER_SECONDS", 2 * LONG)
+    poll = threading.Event()
+    with opened(tmp_path) as hub, ThreadPoolExecutor(2) as pool:
+        hub.execute(SCRIPT)
+        hub.run_once()
+        streams = [followed(hub), followed(hub)]
+        with hub.running():
+            for number in range(3):
+                waits = [pool.submit(next, answers) for answers in streams]
+                while hub.loop._waiting < len(streams):
+                    poll.wait(0.001)
+                hub.push("p", [{"v": number}])
+                assert [wait.result(LONG) for wait in waits] == [[number], [number]]
+            waits = [pool.submit(next, answers, None) for answers in streams]  # the last pause ends, too
+            hub.push("p", [{"v": 3}])
+            assert [wait.result(LONG) for wait in waits] == [[3], [3]]
+            waits = [pool.submit(next, answers, None) for answers in streams]
+
+
 def test_an_epoch_that_nobody_waits_for_has_no_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[None] = []
     monkeypatch.setattr(loop.Loop, "_pause", lambda _: pauses.append(None))

@@ -32,9 +32,9 @@ _ROOM_SECONDS: Final = 0.2
 """Between two looks whether the disk has room again for rows of sources."""
 _WAIT_SECONDS: Final = 0.5
 """After which those who wait for an epoch read the home in any case."""
-_HANDOVER_SECONDS: Final = 0.0003
-"""The thread that has published an epoch pauses so long for those who wait for it. It would hold the interpreter's lock otherwise, to
-measure the epoch, and followers would have its results 0.7 ms later.
+_HANDOVER_SECONDS: Final = 0.001
+"""The thread that has published an epoch pauses until those who waited for it wait again, at most so long. It would hold the
+interpreter's lock otherwise, to measure the epoch, and followers would have its results 0.7 ms later.
 """
 
 
@@ -59,6 +59,10 @@ class Loop:
     _next_poll: float = 0.0
     _waiting: int = 0
     """Threads that wait for an epoch."""
+    _woken: int = 0
+    """Of those that waited for the last epoch, how many do not wait again yet."""
+    _wait_again: threading.Event = field(default_factory=threading.Event)
+    """Set once all of them do."""
 
     def __post_init__(self) -> None:
         self.published = threading.Condition()
@@ -137,6 +141,9 @@ class Loop:
         with self.published:
             ends = self._ends
             self._waiting += 1
+            self._woken -= 1
+            if self._woken <= 0:
+                self._wait_again.set()
             try:
                 self.published.wait_for(
                     lambda: self.engine.published.epoch > epoch or self._ends > ends or unless(),
@@ -147,14 +154,14 @@ class Loop:
 
     def _wake_followers(self) -> None:
         with self.published:
-            waiting = self._waiting
+            woken = self._woken = self._waiting
+            self._wait_again.clear()
             self.published.notify_all()
-        if waiting:
+        if woken:
             self._pause()
 
-    @staticmethod
-    def _pause() -> None:
-        stopwatch.sleep(_HANDOVER_SECONDS)
+    def _pause(self) -> None:
+        self._wait_again.wait(_HANDOVER_SECONDS)
 
     def _waits_before(self, ordinal: int) -> bool:
         with self.lock:
