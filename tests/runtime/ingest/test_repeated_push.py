@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.records.producers import COMPARED
 from headrace.connectors.sources import segment_files
 from headrace.connectors.sources.segment_files import batch_name, segment_record, write_segment
@@ -23,6 +24,7 @@ from headrace.errors import AlreadyPublished, PushFailed, StoreError, UserError
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.store.files.disk import Disk
 from headrace.store.logs.manifest import SUMMARISED
 from headrace.time import DAY, HOUR, now
@@ -129,6 +131,23 @@ def test_rows_of_a_push_in_doubt_are_read_also_when_nobody_repeats_it(home: Path
     with opened(home) as hub:
         with on(hub, disk), pytest.raises(PushFailed, match="outcome: unknown"):
             hub.push("p", ROWS)
+        assert total(hub) == ONCE
+
+
+def test_a_push_in_doubt_that_a_takeover_has_found_is_acknowledged(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch fails for the same reason as the append, and its next attempt reads the log before the push asks."""
+    disk, find_out = BreakingDisk(broken_from=len(trace_of_a_push(home)) - 1), Intake.find_out
+    with opened(home) as hub:
+
+        def after_a_takeover(intake: Intake, record: IngestRecord) -> str:
+            disk.broken_from = None
+            hub.loop.engine.take_over()
+            return find_out(intake, record)
+
+        monkeypatch.setattr(Intake, "find_out", after_a_takeover)
+        assert outcome_of_a_push(hub, disk) == "2 rows"
         assert total(hub) == ONCE
 
 

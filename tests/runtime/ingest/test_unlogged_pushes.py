@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import errno
 import shutil
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -19,6 +21,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan import plan_files
 from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
+from headrace.store.logs.record_log import RecordLog
 from headrace.time import HOUR, SECOND
 from tests.overload.slow_machine import START
 from tests.soak.ledger import digest
@@ -102,6 +105,31 @@ def test_without_epochs_a_thread_logs_them_and_a_close_leaves_no_mark(tmp_path: 
         assert hub.home.store.list("unlogged/") == []
         assert hub.status()["amnesia"] == []
         assert hub.pushed("s", "p") == 2
+
+
+def test_a_close_waits_for_an_append_that_the_thread_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, began, proceed = RecordLog.append, threading.Event(), threading.Event()
+
+    def held(log: RecordLog, *arguments: Any, **named: Any) -> int:
+        if isinstance(threading.current_thread(), threading.Timer):
+            began.set()
+            assert proceed.wait(60)
+        return append(log, *arguments, **named)
+
+    with made(tmp_path / "home", LATE.format("5 MILLISECONDS")) as hub, ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(RecordLog, "append", held)
+        hub.push("s", rows(0), producer="p", sequence=0)
+        assert began.wait(60)
+        closing = pool.submit(hub._pushing.unlogged.close)
+        with pytest.raises(TimeoutError):
+            closing.result(0.2)
+        assert hub.home.store.list("unlogged/")
+        proceed.set()
+        closing.result(60)
+        assert hub.home.store.list("unlogged/") == []
+        assert hub.pushed("s", "p") == 0
 
 
 def test_a_push_after_them_logs_them_too_in_their_order(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ class Intake:
     _segments: dict[str, deque[tuple[int, Instant | None, str]]] = field(default_factory=dict)
     """The segments of each stream that are not deleted: ordinal, arrival (None for pushed rows) and name."""
     _taken_in: set[str] = field(default_factory=set)
-    """The URIs of records found in the log after an append had failed."""
+    """The URIs of records found in the log, and not appended by this object as far as it knew."""
     _logged: int = 0
     _in_doubt: bool = False
     """An append has failed, and it is not known yet whether its records are in the log."""
@@ -112,10 +112,12 @@ class Intake:
             self._producers[name] = summary.producers
             if summary.rate is not None:
                 self._rate[name] = summary.rate
-        self._logged, self._taken_in = upto, set()
+        known, self._logged = self._logged, upto
         for ordinal, entry in self.home.ingest_log.read(max(upto, self.home.ingest_log.start)):
             self._logged = ordinal + 1
             record = IngestRecord.from_json(entry)
+            if ordinal >= known:
+                self._taken_in.add(record.uri)  # a push may ask for it, whose append has failed
             if ordinal < self.home.born(record.stream):
                 continue  # of a dropped stream of the same name
             self._remember(record)

@@ -91,7 +91,10 @@ class UnloggedPushes:
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
-        self.intake.log_queued()
+        with (
+            self.intake.lock
+        ):  # an append of the timer or of a push has ended, and what it could not log waits again
+            self.intake.log_queued()
         for name in self._marked.values():
             self.intake.home.store.delete(name, durable=True)
         self._marked.clear()
