@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -27,6 +28,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.store.files.disk import Disk
 from headrace.store.logs.manifest import SUMMARISED
+from headrace.store.logs.record_log import INGEST_LOG, RecordLog
 from headrace.time import DAY, HOUR, now
 from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
 
@@ -148,6 +150,56 @@ def test_a_push_in_doubt_that_a_takeover_has_found_is_acknowledged(
 
         monkeypatch.setattr(Intake, "find_out", after_a_takeover)
         assert outcome_of_a_push(hub, disk) == "2 rows"
+        assert total(hub) == ONCE
+
+
+def test_rows_in_doubt_of_a_dropped_stream_are_not_those_of_the_next_of_its_name(home: Path) -> None:
+    disk = BreakingDisk(broken_from=len(trace_of_a_push(home)) - 1)
+    with opened(home) as hub:
+        with on(hub, disk), pytest.raises(PushFailed, match="outcome: unknown"):
+            hub.push("p", ROWS)
+        hub.execute(f"DROP QUERY q; DROP STREAM p; {SCRIPT}")
+        hub.push("p", [{"v": 5}])
+        assert total(hub) == [{"n": 1, "total": 5}]
+
+
+def test_rows_in_doubt_are_durable_before_an_epoch_that_reads_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog's log is in doubt too, and both are read again."""
+    disk = BreakingDisk(broken_from=len(trace_of_a_push(home)) - 1)
+    with opened(home) as hub:
+        with on(hub, disk), pytest.raises(PushFailed, match="outcome: unknown"):
+            hub.push("p", ROWS)
+        settled, settle = list[str](), RecordLog.settle
+        monkeypatch.setattr(RecordLog, "settle", lambda log: (settled.append(log._name), settle(log)))
+        hub.home.in_doubt = True
+        hub.loop.engine.find_out()
+        assert INGEST_LOG in settled
+        assert total(hub) == ONCE
+
+
+def test_a_push_whose_append_another_thread_gave_up_is_appended_by_its_own(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a thread that was to append the records of others too."""
+    took = threading.Event()
+
+    def interrupted(*_: Any) -> None:
+        monkeypatch.setattr(Intake, "_is_fresh", is_fresh)
+        took.set()
+        raise KeyboardInterrupt
+
+    with opened(home) as hub, ThreadPoolExecutor(1) as pool:
+        intake, is_fresh = hub.loop.engine.intake, Intake._is_fresh
+        with intake.lock:
+            push = pool.submit(hub.push, "p", ROWS)
+            while not intake._arrivals:
+                took.wait(0.001)
+            monkeypatch.setattr(Intake, "_is_fresh", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                intake._log_arrivals()
+        assert push.result(60) == 2
         assert total(hub) == ONCE
 
 

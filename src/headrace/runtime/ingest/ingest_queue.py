@@ -93,7 +93,7 @@ class Intake:
     _segments: dict[str, deque[tuple[int, Instant | None, str]]] = field(default_factory=dict)
     """The segments of each stream that are not deleted: ordinal, arrival (None for pushed rows) and name."""
     _taken_in: set[str] = field(default_factory=set)
-    """The URIs of records found in the log, and not appended by this object as far as it knew."""
+    """The URIs of records found in the log that this object did not know to be there."""
     _logged: int = 0
     _in_doubt: bool = False
     """An append has failed, and it is not known yet whether its records are in the log."""
@@ -105,6 +105,8 @@ class Intake:
         """
         for by_stream in self._by_stream:
             by_stream.clear()
+        if self._in_doubt:
+            self.home.ingest_log.settle()  # an epoch acts on what is read now
         upto, summaries = ingest_summary.load(self.home, manifest)
         for name, summary in summaries.items():
             self._seen[name] = dict(summary.seen)
@@ -167,6 +169,8 @@ class Intake:
         self._arrivals.append(arrival)
         with self.lock:
             while not (arrival.done or arrival.error):
+                if not any(one is arrival for one in self._arrivals.copy()):
+                    self._arrivals.append(arrival)  # a thread that had taken it was interrupted
                 self._log_arrivals()
         if arrival.error is not None:
             raise arrival.error
@@ -432,8 +436,9 @@ class Intake:
         self.home.ingest_log = log
         for ordinal, record in news:
             self._taken_in.add(record.uri)
-            self._remember(record)
-            self._enqueue(ordinal, record)
+            if ordinal >= self.home.born(record.stream):  # not of a dropped stream of the same name
+                self._remember(record)
+                self._enqueue(ordinal, record)
             self._logged = ordinal + 1
         self._in_doubt = False
 
