@@ -91,9 +91,8 @@ class UnloggedPushes:
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
-        with (
-            self.intake.lock
-        ):  # an append of the timer or of a push has ended, and what it could not log waits again
+        # With the lock no append of the timer or of a push is under way, and what it could not log waits again.
+        with self.intake.lock:
             self.intake.log_queued()
         for name in self._marked.values():
             self.intake.home.store.delete(name, durable=True)
