@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate, result_type
 from headrace.algebra.expressions.expression import Column, Named
+from headrace.operators.aggregates import cell_table
+from headrace.operators.aggregates.cell_table import disjoint_tables
 from headrace.operators.aggregates.group_by import Grouped, fold
 from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.panes import pane_sealing
@@ -170,3 +172,38 @@ def test_blocks_of_spent_panes_are_built_for_windows_that_are_made_of_them_alone
         few = emitted(panes, closed, range(300, 310))
         assert asked[1:] == [(0, 512)]
     assert few <= many
+
+
+@given(
+    st.lists(ROWS, min_size=1, max_size=3),
+    st.builds(Panes, st.just(1), st.just(0), st.just(0), st.integers(1, 5)),
+)
+def test_tables_of_different_panes_stay_as_they_are_and_answer_as_one(
+    drawn: list[list[tuple[int, int, int]]], panes: Panes
+) -> None:
+    moved = [[(at + 200 * index, k, v) for at, k, v in rows] for index, rows in enumerate(drawn)]
+    everything = [row for rows in moved for row in rows]
+    due, now = range(-45, 700), 10_000
+    answers = []
+    for many in (1, 1 << 40):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cell_table, "_MANY", many)
+            closed = sealed(panes, [], [delta(rows) for rows in reversed(moved)], BEGINNING, now)
+            answers.append(emitted(panes, closed.closed, due))
+    assert answers[0] == answers[1]
+    assert {(window, key, top) for window, key, *_, top in answers[0]} == by_definition(
+        everything, panes, due
+    )
+
+
+def test_tables_are_merged_where_a_block_is_in_two_or_a_group_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_table, "_MANY", 1)
+    first, second, third = (delta([(at, 1, 5)])["open0"] for at in (3, 5, 9))
+    assert disjoint_tables(LAYOUT, [third, first, second]) == [first, second, third]
+    assert disjoint_tables(LAYOUT, [first, second.slice(0, 0)]) == [first]
+    assert disjoint_tables(LAYOUT, [first, first]) is None
+    assert disjoint_tables(LAYOUT, [pa.concat_tables([first, third]), second]) is None
+    assert disjoint_tables(LAYOUT, [pa.concat_tables([first, first])]) is None
+    assert disjoint_tables(LAYOUT, [pa.concat_tables([second, first])]) is None
+    monkeypatch.setattr(cell_table, "_MANY", 3)
+    assert disjoint_tables(LAYOUT, [first, second]) is None

@@ -21,7 +21,7 @@ from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.pane_sealing import parents
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.window_cost_model import Cost, cost, rows_for_panes_to_pay
-from headrace.operators.window_assembly import assemble, rolling_windows
+from headrace.operators.window_assembly import assemble, cells_by_query, rolling_windows
 from headrace.operators.window_assembly.assemble import windows
 from headrace.schema import BIGINT, DOUBLE, Type
 
@@ -84,9 +84,10 @@ def test_windows_as_differences_are_those_made_of_blocks(
     st.lists(st.tuples(st.integers(-30, 60), st.integers(0, 3), st.integers(-(2**62), 2**62)), min_size=1),
     st.builds(Panes, st.just(2), st.just(0), st.integers(0, 1), st.integers(1, 9)),
     st.sampled_from((1, 1 << 20)),
+    st.sampled_from((1, 120, 1 << 20)),
 )
 def test_windows_beyond_their_range_are_as_from_copies_of_rows_when_made_of_dense_panes(
-    drawn: list[tuple[int, int, int]], panes: Panes, at_once: int
+    drawn: list[tuple[int, int, int]], panes: Panes, at_once: int, cells: int
 ) -> None:
     at, k, v = (np.array(part, np.int64) for part in zip(*drawn, strict=True))
     grouped = layout_of(("count", BIGINT), ("sum", BIGINT), ("max", BIGINT))
@@ -99,12 +100,15 @@ def test_windows_beyond_their_range_are_as_from_copies_of_rows_when_made_of_dens
             patch.setattr(assemble, "_rolled_length", lambda *_: 0)
             patch.setattr(assemble, "_is_dense", lambda *_, dense=dense: dense)
             patch.setattr(rolling_windows, "_CELLS_AT_ONCE", at_once)
+            patch.setattr(cells_by_query, "_CELLS", cells)
             answers.append(emitted(layout, panes, tables, due))
             for chunk in windows(layout, panes, ClosedPanes(tables), due, 9, by_query=dense):
                 keys, numbers = chunk.keys[0].to_pylist(), chunk.windows.tolist()
                 order[dense] += zip(keys, numbers, strict=True)
                 if dense and (panes.per_window or 0) > 1:
-                    assert keys == sorted(keys)
+                    assert list(zip(keys, numbers, strict=True)) == sorted(zip(keys, numbers, strict=True))
+                    if cells == 1:
+                        assert len(set(keys)) == 1
             if dense:
                 assert emitted(layout, panes, tables, due, by_query=True) == answers[0]
     assert answers[0] == answers[1]

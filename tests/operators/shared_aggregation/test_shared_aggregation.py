@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,9 +19,11 @@ from headrace.operators.partials.central_moments import Moments
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Sum
 from headrace.operators.query_index.boxes import by_column
-from headrace.operators.query_index.index import QueryIndex
+from headrace.operators.query_index.index import Compiled, QueryIndex
 from headrace.operators.shared_aggregation import bitmaps
+from headrace.operators.shared_aggregation import strategy as strategy_module
 from headrace.operators.shared_aggregation.query_cells import QueryCells, fold_input_of, taken
+from headrace.operators.shared_aggregation.signatures import Signatures, signatures
 from headrace.operators.shared_aggregation.strategy import Folded, Strategy, fold
 from headrace.schema import BIGINT, INT
 from tests.operators.query_index.predicates import SCHEMA, batches, bound, brute, texts
@@ -140,6 +144,32 @@ def test_shared_partials_are_those_of_each_query_alone(
     }  # type: ignore[union-attr]
     folded = fold(index, columns, partial_columns, arguments, codes, count, strategy)
     same(folded.cells, alone(predicates, index, columns, partial_columns, codes, count), partial_columns)
+    require_added_up_like_cells(folded, index.next_slot, count)
+
+
+def require_added_up_like_cells(folded: Folded, slots: int, count: int) -> None:
+    """Its parts, added twice to arrays of all slots and codes, are twice the cells that have rows, and nothing else."""
+    partial_columns = folded.cells.answer.cells
+    if any(
+        isinstance(partial_column.partial, Moments) or folded.cells.answer.dictionaries
+        for partial_column in partial_columns
+    ):
+        return
+    whole = {
+        partial_column: partial_column.partial.identity((slots, count)) for partial_column in partial_columns
+    }
+    for part in (*folded.parts, *folded.parts):
+        part.add_to(whole)
+    at = folded.cells.slots, folded.cells.codes
+    assert folded.rows == len(at[0])
+    for partial_column, cells in partial_columns.items():
+        expected = partial_column.partial.identity((slots, count))
+        with np.errstate(all="ignore"):
+            twice = partial_column.partial.combine(cells, cells)
+        for parts, values in zip(expected, twice, strict=True):
+            parts[at] = values
+        for parts, wanted in zip(whole[partial_column], expected, strict=True):
+            np.testing.assert_array_equal(parts, wanted)
 
 
 def paper(queries: int, seed: int = 1) -> dict[str, Expression | None]:
@@ -194,6 +224,7 @@ def test_hundreds_of_queries_over_blocks_tiles_and_ranges_of_cells(
     together = shared(index, columns, codes, count, way)
     partial_columns = tuple(together.cells.answer.cells)
     same(together.cells, alone(live, index, columns, partial_columns, codes, count), partial_columns)
+    require_added_up_like_cells(together, index.next_slot, count)
 
 
 def test_sums_of_64_bit_integers_are_exact_at_both_ends() -> None:
@@ -316,6 +347,30 @@ def test_the_strategy_follows_what_a_sample_of_the_batch_says() -> None:
     assert used(mixed | {f"one{n}": bound(f"{'ib'[n % 2]} > {n}") for n in range(511)}) == ("bitmaps",)
     assert len(used(mixed | {f"one{n}": bound(f"i > {n}") for n in range(256)})) == 2
     assert used(mixed | {f"one{n}": bound(f"i > {n}") for n in range(2000)}) == ("bitmaps", "histograms")
+
+
+def test_signatures_are_counted_only_where_the_rest_of_their_cost_does_not_decide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = list[int]()
+
+    def counting(compiled: Compiled, at: Sequence[np.ndarray], rows: int) -> Signatures:
+        counted.append(rows)
+        return signatures(compiled, at, rows)
+
+    monkeypatch.setattr(strategy_module, "signatures", counting)
+    rows = 20_000
+    columns, codes = plain(rows, 3), np.arange(rows) % 10
+    assert set(shared(QueryIndex().changed(paper(2000)), columns, codes, 10, None).strategies) <= {
+        "bitmaps",
+        "histograms",
+    }
+    assert not counted
+    few = {f"q{n}": bound(f"i > {3 * n} AND b < {60 + 3 * n}") for n in range(12)}
+    narrow = {name: pa.array(np.arange(rows) % 20 * 6, values.type) for name, values in columns.items()}
+    partials = (ROWS, at_rest.moments_partial(column("i")))
+    folded = fold(QueryIndex().changed(few), narrow, partials, {column("i"): narrow["i"]}, codes, 10)
+    assert (folded.strategies, counted) == (("signatures",), [strategy_module.SAMPLE])
 
 
 def test_few_rows_are_compared_with_each_query() -> None:

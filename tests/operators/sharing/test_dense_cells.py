@@ -15,7 +15,7 @@ from headrace.algebra.expressions.expression import Named
 from headrace.algebra.windows.window import TimeSlide, Window
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.scan_output import ScanOutput
-from headrace.operators.sharing import shared_predicates
+from headrace.operators.sharing import dense_cells, shared_predicates
 from headrace.operators.sharing.dense_cells import DenseCells
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT, DOUBLE
@@ -73,20 +73,43 @@ def uses(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     keys=st.sampled_from(((), ("k",), ("k", "g"))),
     calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=3, unique=True),
     drawn=st.lists(streams.rows(), min_size=2, max_size=4),
+    portion=st.sampled_from((1, 9, 1 << 18)),
 )
 def test_added_up_or_merged(
-    windows: list[Window], keys: tuple[str, ...], calls: list[AggregateCall], drawn: list[Any]
+    windows: list[Window], keys: tuple[str, ...], calls: list[AggregateCall], drawn: list[Any], portion: int
 ) -> None:
     operators, batches = operators_of(windows, keys, calls), [rows(epoch) for epoch in drawn]
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_LEAST_ROWS", 0), ("_LEAST_GAIN", 0), ("FOLDED_AT_ONCE", 1)):
-            patch.setattr(shared_predicates, name, value)
-        patch.setattr("headrace.operators.sharing.dense_cells._MOST", 1 << 20)
-        added = harvested(operators, batches)
-        patch.setattr(DenseCells, "of", staticmethod(lambda *_: None))
-        merged = harvested(operators, batches)
-    assert cells(added) == cells(merged)
-    assert counted(added) == counted(merged)
+    outputs = []
+    for least, merges in ((0, False), (1 << 40, False), (0, True), (1 << 40, True)):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in (("_LEAST_ROWS", 0), ("_LEAST_GAIN", 0), ("FOLDED_AT_ONCE", 1)):
+                patch.setattr(shared_predicates, name, value)
+            for name, value in (("_MOST", 1 << 20), ("_LEAST", least), ("_PORTION", portion)):
+                patch.setattr(dense_cells, name, value)
+            if merges:
+                patch.setattr(DenseCells, "of", staticmethod(lambda *_: None))
+            outputs.append(harvested(operators, batches))
+    assert all(cells(output) == cells(outputs[0]) for output in outputs)
+    assert all(counted(output) == counted(outputs[0]) for output in outputs)
+
+
+def test_folds_of_the_same_panes_and_groups_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = list[int]()
+    original = DenseCells.of
+
+    def of(layout: Any, folds: Any, slots: int) -> DenseCells | None:
+        kept.append(len(folds))
+        return original(layout, folds, slots)
+
+    monkeypatch.setattr(DenseCells, "of", staticmethod(of))
+    monkeypatch.setattr(dense_cells, "_LEAST", 0)
+    for name in ("_LEAST_ROWS", "_LEAST_GAIN", "FOLDED_AT_ONCE"):
+        monkeypatch.setattr(shared_predicates, name, 0)
+    operators = operators_of([SLIDES[0]] * 3, ("k",), CALLS[:2])
+    same = [rows(many(np.full(64, n))) for n in (9, 5, 7)]
+    others = rows([{**row, "k": f"other{row['k']}"} for row in many(np.full(64, 9))])
+    harvested(operators, [*same, others, others])
+    assert kept == [2]
 
 
 def many(values: np.ndarray) -> list[dict[str, Any]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.runtime.epoch.executor import LocalExecutor
@@ -72,6 +73,23 @@ def test_neither_one_nor_two_tasks_a_core_end_earlier(weights: list[int], cores:
         groups = packed(splits(weights), number)
         other = [sum(weights[split.ordinal] for split in group) for group in groups]
         assert made <= _ends(other, cores)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=9), st.integers(1, 5))
+@example([1, 1], 2)
+def test_no_other_division_has_a_lighter_heaviest_task(weights: list[int], tasks: int) -> None:
+    made = [sum(weights[split.ordinal] for split in group) for group in packed(splits(weights), tasks)]
+    assert len(made) <= tasks
+    edges = [
+        (0, *cuts, len(weights))
+        for number in range(min(tasks, len(weights)))
+        for cuts in combinations(range(1, len(weights)), number)
+    ]
+    assert max(made) == min(max(sum(weights[low:high]) for low, high in pairwise(cut)) for cut in edges)
+
+
+def test_a_last_file_of_a_few_rows_leaves_large_files_even() -> None:
+    assert sizes([500_000] * 16 + [16], 2, 2) == [4_000_000, 4_000_016]
 
 
 def test_there_are_two_tasks_a_core_where_one_is_uneven() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -32,6 +33,7 @@ _FIRST_CELL: Final = "p0_0"
 """The count of rows, which every table of partials has."""
 _MOST_LIGHT_COLUMNS: Final = 6
 _FEW: Final = 1 << 10
+_MANY: Final = 1 << 18
 """Rows of a table whose pairs are counted before it is merged: of more, counting would cost too much if it is in vain."""
 
 
@@ -307,6 +309,22 @@ def merge(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
         )
         return _merge_both(layout, *halves)
     return merge_gathered(layout, gather(layout, tables))
+
+
+def disjoint_tables(layout: Layout, tables: Sequence[pa.Table]) -> list[pa.Table] | None:
+    """Large tables of cells in the order of blocks, if each is merged and no two have a block in common; None otherwise.
+
+    Scan tasks of a backlog read files of different times: a table of all their cells would be a copy in new memory.
+    """
+    tables = [table for table in tables if table.num_rows]
+    if sum(table.num_rows for table in tables) < _MANY or any(map(layout.are_rows, tables)):
+        return None
+    blocks = [ints(table, KEY) for table in tables]
+    order = sorted(range(len(tables)), key=lambda index: blocks[index].item(0))
+    apart = all(blocks[one].item(-1) < blocks[other].item(0) for one, other in pairwise(order))
+    if not (apart and all(_is_merged(layout, table) for table in tables)):
+        return None
+    return [tables[index] for index in order]
 
 
 def _is_merged(layout: Layout, table: pa.Table) -> bool:

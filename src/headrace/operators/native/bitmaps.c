@@ -110,14 +110,11 @@ static int select_rows(
     return any != 0;
 }
 
-enum { VECTOR = 8, FEW_CELLS = 8 };
-
-/* The cells of a block: `begins[i]` is the word at which cell `numbers[i]` begins; of few cells, `inside[i]` its words. */
+/* The cells of a block: `begins[i]` is the word at which cell `numbers[i]` begins. */
 typedef struct {
     int64_t count;
     int64_t numbers[STRIP];
     int begins[STRIP + 1];
-    Strip inside[FEW_CELLS];
 } Cells;
 
 static void cells_of(const Layout *layout, int64_t low, int64_t words, int64_t *cell, Cells *cells)
@@ -133,9 +130,6 @@ static void cells_of(const Layout *layout, int64_t low, int64_t words, int64_t *
         cells->numbers[cells->count++] = at - layout->first;
     }
     cells->begins[cells->count] = STRIP;
-    for (int64_t i = 0; cells->count <= FEW_CELLS && i < cells->count; i++)
-        for (int word = 0; word < STRIP; word++)
-            cells->inside[i][word] = word >= cells->begins[i] && word < cells->begins[i + 1] ? UINT64_MAX : 0;
 }
 
 static void add_by_cell(const uint64_t *restrict by_word, const Cells *cells, int64_t *restrict into)

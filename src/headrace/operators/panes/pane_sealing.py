@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Revisions
 from headrace.dataclass import dataclass
-from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY, Layout, merge
+from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY, Layout, disjoint_tables, merge
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.panes.adaptive_panes import SPARSE_OPEN, SPARSE_SEALED, in_order, settle
@@ -113,8 +113,12 @@ class PaneStore:
         return [merge(layout, [*tables, *late])] if late else tables
 
     def _merged(self, layout: Layout, tables: Sequence[pa.Table]) -> list[pa.Table]:
-        """One row per block and group; sparse groups may stay rows."""
-        return settle(layout, tables, self.row_layout_limit) if tables else []
+        """One row per block and group; sparse groups may stay rows. Several tables of cells are of different blocks, in their order."""
+        return (
+            (disjoint_tables(layout, tables) or settle(layout, tables, self.row_layout_limit))
+            if tables
+            else []
+        )
 
     def closed(self, runs: Sequence[Sections], store: int) -> list[pa.Table]:
         """Sealed panes of store number `store`, and their blocks, as stored."""

@@ -7,7 +7,7 @@ with MIN or MAX (lanes are sorted by one column at a time).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from headrace.operators.shared_aggregation.bit_slices import (
 )
 from headrace.operators.shared_aggregation.bitmap_passes import Pass, PassColumn
 from headrace.operators.shared_aggregation.lanes import Block, blocks
-from headrace.operators.shared_aggregation.query_cells import FoldInput, occupied
+from headrace.operators.shared_aggregation.query_cells import DensePart, FoldInput, dense_part
 
 _CELLS: Final = 1 << 22
 """Cells of all queries that are held at once."""
@@ -42,11 +42,11 @@ def takes(partial_columns: Sequence[PartialColumn]) -> bool:
 
 def fold(
     batch: Prepared, number: int, fold_input: FoldInput, laid_passes: Sequence[Pass]
-) -> Iterator[tuple[Ints, Ints, Mapping[PartialColumn, Cells]]]:
+) -> Iterator[DensePart]:
     """The cells of one part's queries, some (pane, group)s at a time; `laid_passes` are those of the batch."""
     compiled = batch.parts[number]
     slots = compiled.part.slots
-    live = ~np.isin(slots, np.array(sorted(batch.dead), np.int64))
+    dead = np.isin(slots, np.array(sorted(batch.dead), np.int64))
     ranks = batch.ranks[number]
     step = max(1, _CELLS // max(len(slots), 1))
     for first in range(0, fold_input.count, step):
@@ -60,8 +60,8 @@ def fold(
                 compiled_bitmaps.add(compiled, ranks, pass_, cells, dense)
             else:
                 add(batch, number, [here.of(pass_.lanes.row) for here in ranks], pass_, cells, dense)
-        dense[0][0][~live] = 0
-        yield occupied(dict(zip(fold_input.partial_columns, dense, strict=True)), slots, first, fold_input)
+        of_column = dict(zip(fold_input.partial_columns, dense, strict=True))
+        yield dense_part(slots, first, of_column, fold_input, dead)
 
 
 def add(

@@ -18,8 +18,8 @@ from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Column, Count, Sum
 from headrace.operators.query_index.boxes.box_index import AttributeIndex
 from headrace.operators.query_index.matching.prepare import Prepared
-from headrace.operators.shared_aggregation.pairs import Part, fold_patched
-from headrace.operators.shared_aggregation.query_cells import FoldInput, occupied
+from headrace.operators.shared_aggregation.pairs import fold_patched
+from headrace.operators.shared_aggregation.query_cells import DensePart, FoldInput, Part, dense_part
 
 _CELLS: Final = 1 << 22
 
@@ -39,7 +39,7 @@ def table_size(batch: Prepared, number: int, fold_input: FoldInput) -> int:
     return sum(attribute.null + 1 for attribute in batch.parts[number].part.attributes) * fold_input.count
 
 
-def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:
+def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part | DensePart]:
     """The cells of one part's queries."""
     part = batch.parts[number].part
     special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
@@ -59,8 +59,7 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:
                 for partial_column in fold_input.partial_columns
             }
             slots = part.slots[attribute.boxes[some]]
-            dense[fold_input.partial_columns[0]][0][np.isin(slots, special)] = 0
-            yield occupied(dense, slots, 0, fold_input)
+            yield dense_part(slots, 0, dense, fold_input, np.isin(slots, special))
     slots = part.slots[everywhere]
     slots = slots[~np.isin(slots, special)]
     if len(slots):
@@ -99,7 +98,7 @@ def _looked_up(attribute: AttributeIndex, some: Ints, table: Column) -> Column:
     return totals
 
 
-def _of_all_rows(slots: Ints, fold_input: FoldInput) -> Part:
+def _of_all_rows(slots: Ints, fold_input: FoldInput) -> DensePart:
     """Queries that name no attribute select every row: one fold, repeated."""
     cells = {
         partial_column: partial_column.partial.lift(
@@ -113,4 +112,4 @@ def _of_all_rows(slots: Ints, fold_input: FoldInput) -> Part:
         )
         for partial_column in cells
     }
-    return occupied(dense, slots, 0, fold_input)
+    return dense_part(slots, 0, dense, fold_input, np.zeros(len(slots), bool))

@@ -13,16 +13,13 @@ from typing import Final
 import numpy as np
 
 from headrace.operators.base.group_codes import Ints, compact
-from headrace.operators.partials.encoding import PartialColumn
-from headrace.operators.partials.partial import Cells
 from headrace.operators.query_index.boxes.by_column import Words, tiles_of
 from headrace.operators.query_index.matching.few_rows import are_few, compared
 from headrace.operators.query_index.matching.prepare import Prepared, blocks, truths, words_of
 from headrace.operators.query_index.matching.probe import pairs_of, probe
-from headrace.operators.shared_aggregation.query_cells import FoldInput, gathered, taken
+from headrace.operators.shared_aggregation.query_cells import FoldInput, Part, gathered, taken
 
 _PAIRS: Final = 1 << 20
-Part = tuple[Ints, Ints, Mapping[PartialColumn, Cells]]
 
 
 def fold(batch: Prepared, number: int, fold_input: FoldInput, *, probing: bool) -> Iterator[Part]:
@@ -75,7 +72,7 @@ def combined(pairs: Iterable[tuple[Ints, Ints]], fold_input: FoldInput) -> Itera
                 )
                 for partial_column in fold_input.partial_columns
             }
-        yield *np.divmod(present, fold_input.count), cells
+        yield Part(*np.divmod(present, fold_input.count), cells)
 
 
 def _lifted(rows: Ints, codes: Ints, present: Ints, fold_input: FoldInput) -> Part:
@@ -86,7 +83,7 @@ def _lifted(rows: Ints, codes: Ints, present: Ints, fold_input: FoldInput) -> Pa
             )
             for partial_column in fold_input.partial_columns
         }
-    return *np.divmod(present, fold_input.count), cells
+    return Part(*np.divmod(present, fold_input.count), cells)
 
 
 def _by_size(pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:

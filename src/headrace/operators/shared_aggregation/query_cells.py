@@ -120,32 +120,100 @@ class QueryCells:
         return len(self.slots)
 
 
-def gathered(
-    parts: Sequence[tuple[Ints, Ints, Mapping[PartialColumn, Cells]]], fold_input: FoldInput
-) -> QueryCells:
-    """One answer of (slots, codes, cells) parts whose cells are distinct."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Cells of some queries that have rows: cell i is of the query in slot `slots[i]` and of (pane, group) `codes[i]`."""
+
+    slots: Ints
+    codes: Ints
+    cells: Mapping[PartialColumn, Cells]
+
+    @property
+    def rows(self) -> int:
+        """Number of cells."""
+        return len(self.slots)
+
+    def sparse(self) -> Part:
+        """Itself."""
+        return self
+
+    def add_to(self, whole: Mapping[PartialColumn, Cells]) -> None:
+        """Combine its cells with those of shape (slots, (pane, group)s)."""
+        for partial_column, parts in whole.items():
+            at = self.slots * parts[0].shape[1] + self.codes
+            flat = tuple(part.reshape(-1) for part in parts)
+            with np.errstate(all="ignore"):
+                combined = partial_column.partial.combine(
+                    tuple(part.take(at) for part in flat), self.cells[partial_column]
+                )
+            for part, values in zip(flat, combined, strict=True):
+                part[at] = values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DensePart:
+    """Cells of the queries in `slots` and of (pane, group)s from `first` on, in arrays of that shape; some may have no rows.
+
+    `counts` are the rows of each cell. A cell without rows is the identity.
+    """
+
+    slots: Ints
+    first: int
+    counts: Ints
+    cells: Mapping[PartialColumn, Cells]
+
+    @property
+    def rows(self) -> int:
+        """Number of cells that have rows."""
+        return int(np.count_nonzero(self.counts))
+
+    def sparse(self) -> Part:
+        """The cells that have rows."""
+        query, cell = np.nonzero(self.counts)
+        picked: dict[PartialColumn, Cells] = {
+            partial_column: tuple(part[query, cell] for part in parts)
+            for partial_column, parts in self.cells.items()
+        }
+        return Part(self.slots[query], cell.astype(np.int64) + self.first, picked)
+
+    def add_to(self, whole: Mapping[PartialColumn, Cells]) -> None:
+        """Combine its cells with those of shape (slots, (pane, group)s)."""
+        columns = slice(self.first, self.first + self.counts.shape[1])
+        for partial_column, parts in whole.items():
+            with np.errstate(all="ignore"):
+                combined = partial_column.partial.combine(
+                    tuple(part[self.slots, columns] for part in parts), self.cells[partial_column]
+                )
+            for part, values in zip(parts, combined, strict=True):
+                part[self.slots, columns] = values
+
+
+def gathered(parts: Sequence[Part | DensePart], fold_input: FoldInput) -> QueryCells:
+    """One answer of parts whose cells are distinct."""
+    sparse = [part.sparse() for part in parts]
     cells = {
-        partial_column: concatenate([part[2][partial_column] for part in parts], partial_column.partial)
+        partial_column: concatenate([part.cells[partial_column] for part in sparse], partial_column.partial)
         for partial_column in fold_input.partial_columns
     }
     empty = np.empty(0, np.int64)
     return QueryCells(
-        np.concatenate([empty, *(part[0] for part in parts)]),
-        np.concatenate([empty, *(part[1] for part in parts)]),
+        np.concatenate([empty, *(part.slots for part in sparse)]),
+        np.concatenate([empty, *(part.codes for part in sparse)]),
         Answer(cells, fold_input.dictionaries),
     )
 
 
-def occupied(
-    dense: Mapping[PartialColumn, Cells], slots: Ints, first: int, fold_input: FoldInput
-) -> tuple[Ints, Ints, Mapping[PartialColumn, Cells]]:
-    """The cells that have rows, of dense ones of shape (queries, cells from `first` on)."""
-    query, cell = np.nonzero(dense[fold_input.partial_columns[0]][0])
-    picked: dict[PartialColumn, Cells] = {
-        partial_column: tuple(part[query, cell] for part in dense[partial_column])
-        for partial_column in fold_input.partial_columns
-    }
-    return slots[query], cell.astype(np.int64) + first, picked
+def dense_part(
+    slots: Ints, first: int, cells: Mapping[PartialColumn, Cells], fold_input: FoldInput, without: np.ndarray
+) -> DensePart:
+    """The part of these queries, except those of which `without` is true."""
+    if without.any():
+        kept = np.flatnonzero(~without)
+        slots = slots[kept]
+        cells = {
+            partial_column: tuple(part[kept] for part in parts) for partial_column, parts in cells.items()
+        }
+    return DensePart(slots, first, cells[fold_input.partial_columns[0]][0], cells)
 
 
 def taken(argument: Argument, rows: Ints) -> Argument:

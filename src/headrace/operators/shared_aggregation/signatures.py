@@ -19,8 +19,8 @@ from headrace.operators.query_index.boxes import by_row
 from headrace.operators.query_index.boxes.by_column import Words
 from headrace.operators.query_index.index import Compiled
 from headrace.operators.query_index.matching.prepare import Prepared
-from headrace.operators.shared_aggregation.pairs import Part, fold_patched
-from headrace.operators.shared_aggregation.query_cells import FoldInput
+from headrace.operators.shared_aggregation.pairs import fold_patched
+from headrace.operators.shared_aggregation.query_cells import FoldInput, Part
 
 _CELLS: Final = 1 << 20
 
@@ -83,7 +83,7 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:
                 for partial_column in fold_input.partial_columns
             }
         query, code = np.divmod(occupied, fold_input.count)
-        yield slots[low + query], code, cells
+        yield Part(slots[low + query], code, cells)
     yield from fold_patched(batch, number, fold_input)
 
 

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -14,46 +15,153 @@ from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import Gathered, Layout
 from headrace.operators.base.block_codes import by_block_and_group
-from headrace.operators.base.group_codes import Groups, Ints, group
+from headrace.operators.base.group_codes import Groups, Ints, group, picked
 from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.panes import Panes
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
-from headrace.operators.shared_aggregation.query_cells import QueryCells
+from headrace.operators.shared_aggregation.query_cells import DensePart, Part, QueryCells
 
 _MOST: Final = 4
 """Dense arrays have at most so many elements for each cell of the folds."""
+_PORTION: Final = 1 << 18
+_LEAST: Final = 1 << 12
+"""The cells of a fold of a small batch stay as they are: it has no other to be added to."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoldedCells:
-    """The cells of one fold; (pane, group) number i is the pane that starts at `starts[i]` and the group `owner[i]` of those
-    with these `keys`, whose rows at rest are in `slot_of_group`.
+class Pairs:
+    """The (pane, group)s of a fold: number i is the pane that starts at `starts[i]` and the group `owner[i]` of those with these
+    `keys`, whose rows at rest are in `slot_of_group`.
     """
 
-    cells: QueryCells
     starts: Ints
     owner: Ints
     keys: tuple[pa.Array, ...]
     slot_of_group: np.ndarray
 
+    def are(self, others: Pairs) -> bool:
+        """Whether the others have the same numbers."""
+        return (
+            np.array_equal(self.starts, others.starts)
+            and np.array_equal(self.owner, others.owner)
+            and all(own.equals(other) for own, other in zip(self.keys, others.keys, strict=True))
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseFold:
+    """The cells of one fold that have rows."""
+
+    cells: QueryCells
+    pairs: Pairs
+
+    @property
+    def rows(self) -> int:
+        """Number of cells that have rows."""
+        return self.cells.rows
+
+    def add(self, pairs: Pairs, parts: Iterable[Part | DensePart]) -> bool:  # noqa: ARG002
+        """False: it stays one fold."""
+        return False
+
+    def sparse(self) -> SparseFold:
+        """Itself."""
+        return self
+
     def gathered(self) -> Gathered:
         """The cells by the keys of queries."""
-        of_cell = self.owner[self.cells.codes]
-        by_key = Groups(of_cell, len(self.slot_of_group), self.keys)
-        return Gathered(self.starts[self.cells.codes], self.slot_of_group[of_cell], by_key, self.cells.answer)
+        pairs, codes = self.pairs, self.cells.codes
+        of_cell = pairs.owner[codes]
+        by_key = Groups(of_cell, len(pairs.slot_of_group), pairs.keys)
+        return Gathered(pairs.starts[codes], pairs.slot_of_group[of_cell], by_key, self.cells.answer)
 
     def table(self, layout: Layout) -> pa.Table:
         """The cells as a table, by the slots of their conditions first."""
         gathered = self.gathered()
         codes = pa.array(gathered.groups.codes)
-        keys = [pa.array(self.cells.slots), *(key.take(codes) for key in self.keys)]
+        keys = [pa.array(self.cells.slots), *(key.take(codes) for key in self.pairs.keys)]
         return layout.table(gathered.blocks, keys, gathered.slots, gathered.answer)
+
+    def add_to(self, whole: Mapping[PartialColumn, Cells], columns: Ints) -> None:
+        """Combine its cells with those of the columns of its (pane, group)s."""
+        cells = self.cells
+        Part(cells.slots, columns[cells.codes], cells.answer.cells).add_to(whole)
+
+
+@dataclass(slots=True, eq=False)
+class DenseFold:
+    """The cells of folds with the same (pane, group)s, of shape (slots, (pane, group)s); those without rows are the identity."""
+
+    pairs: Pairs
+    counts: Ints
+    cells: Mapping[PartialColumn, Cells]
+
+    @staticmethod
+    def of(layout: Layout, pairs: Pairs, slots: int) -> DenseFold:
+        """No rows."""
+        shape = (slots, len(pairs.starts))
+        cells = {column: column.partial.identity(shape) for column in layout.partial_columns}
+        return DenseFold(pairs, cells[layout.partial_columns[0]][0], cells)
+
+    @staticmethod
+    def fits(layout: Layout, pairs: Pairs, slots: int, rows: int) -> bool:
+        """Whether arrays for a fold with so many cells that have rows would not be mostly empty, and no value needs a dictionary."""
+        return rows >= _LEAST and layout.is_light and slots * len(pairs.starts) <= _MOST * rows
+
+    @property
+    def rows(self) -> int:
+        """Number of cells that have rows."""
+        return int(np.count_nonzero(self.counts))
+
+    def add(self, pairs: Pairs, parts: Iterable[Part | DensePart]) -> bool:
+        """Combine the cells of another fold, if it has the same (pane, group)s; whether it has."""
+        if not self.pairs.are(pairs):
+            return False
+        for part in parts:
+            part.add_to(self.cells)
+        return True
+
+    def sparse(self) -> SparseFold:
+        """The cells that have rows."""
+        part = DensePart(np.arange(len(self.counts)), 0, self.counts, self.cells).sparse()
+        return SparseFold(QueryCells(part.slots, part.codes, Answer(part.cells)), self.pairs)
+
+    def add_to(self, whole: Mapping[PartialColumn, Cells], columns: Ints) -> None:
+        """Combine its cells with those of the columns of its (pane, group)s."""
+        for column, parts in whole.items():
+            with np.errstate(all="ignore"):
+                combined = column.partial.combine(
+                    tuple(part[:, columns] for part in parts), self.cells[column]
+                )
+            for part, values in zip(parts, combined, strict=True):
+                part[:, columns] = values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Queries:
+    """Queries of a family: the slots of their conditions, their numbers, and their slots at rest, -1 for those of their groups."""
+
+    slots: Ints
+    numbers: Ints
+    routed: Ints
+
+
+def _portions(panes: Ints, queries: int) -> Iterator[tuple[int, int]]:
+    """The columns of some whole panes at a time, of about `_PORTION` cells: arrays of all would be new memory each, and its first
+    touch costs more than the work. `panes` are those of the columns, in order.
+    """
+    ends = [*(np.flatnonzero(np.diff(panes)) + 1).tolist(), len(panes)]
+    low = 0
+    for high in ends:
+        if (high - low) * queries >= _PORTION or high == ends[-1]:
+            yield low, high
+            low = high
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseCells:
-    """Cells by the slot of the condition and (pane, group), in the order of panes, as `FoldedCells`; `counts` are rows."""
+    """Cells by the slot of the condition and (pane, group), in the order of panes, as `Pairs`; `counts` are rows."""
 
     starts: Ints
     owner: Ints
@@ -63,37 +171,36 @@ class DenseCells:
     cells: Mapping[PartialColumn, Cells]
 
     @staticmethod
-    def of(layout: Layout, folds: Sequence[FoldedCells], slots: int) -> DenseCells | None:
-        """The cells of all folds; None where dense arrays would be mostly empty, or values need a dictionary."""
+    def of(layout: Layout, folds: list[SparseFold | DenseFold], slots: int) -> DenseCells | None:
+        """The cells of all folds, which are given up one by one; None where dense arrays would be mostly empty, or values need a
+        dictionary: then the folds are kept.
+        """
         if not layout.is_light:
             return None
-        entries = np.cumsum([0, *(len(fold.starts) for fold in folds)])
-        first = np.cumsum([0, *(len(fold.slot_of_group) for fold in folds)])
+        of_folds = [fold.pairs for fold in folds]
+        entries = np.cumsum([0, *(len(of_fold.starts) for of_fold in of_folds)])
+        first = np.cumsum([0, *(len(of_fold.slot_of_group) for of_fold in of_folds)])
         groups = group(
-            [pa.concat_arrays(parts) for parts in zip(*(fold.keys for fold in folds), strict=True)],
+            [pa.concat_arrays(parts) for parts in zip(*(of_fold.keys for of_fold in of_folds), strict=True)],
             int(first[-1]),
         ).dense()
-        owners = [groups.codes[fold.owner + low] for fold, low in zip(folds, first.tolist(), strict=False)]
+        owners = [
+            groups.codes[of_fold.owner + low] for of_fold, low in zip(of_folds, first.tolist(), strict=False)
+        ]
         pairs = by_block_and_group(
-            np.concatenate([fold.starts for fold in folds]),
+            np.concatenate([of_fold.starts for of_fold in of_folds]),
             Groups(np.concatenate(owners), groups.count, groups.keys),
         )
-        if slots * pairs.number > _MOST * sum(fold.cells.rows for fold in folds):
+        if slots * pairs.number > _MOST * sum(fold.rows for fold in folds):
             return None
         slot_of_group = np.zeros(groups.count, np.int16)
-        slot_of_group[groups.codes] = np.concatenate([fold.slot_of_group for fold in folds])
-        cells = {
-            column: column.partial.identity((slots * pairs.number,)) for column in layout.partial_columns
-        }
-        for fold, low, high in zip(folds, entries[:-1].tolist(), entries[1:].tolist(), strict=True):
-            at = fold.cells.slots * pairs.number + pairs.codes[low:high][fold.cells.codes]
-            _add(cells, fold.cells.answer, at)
-        shaped = {
-            column: tuple(part.reshape(slots, pairs.number) for part in parts)
-            for column, parts in cells.items()
-        }
-        counts = shaped[layout.partial_columns[0]][0]
-        return DenseCells(pairs.blocks, pairs.group_indices, groups.keys, slot_of_group, counts, shaped)
+        slot_of_group[groups.codes] = np.concatenate([of_fold.slot_of_group for of_fold in of_folds])
+        cells = {column: column.partial.identity((slots, pairs.number)) for column in layout.partial_columns}
+        folds.reverse()  # the memory of a fold is used again for what follows
+        for low, high in pairwise(entries.tolist()):
+            folds.pop().add_to(cells, pairs.codes[low:high])
+        counts = cells[layout.partial_columns[0]][0]
+        return DenseCells(pairs.blocks, pairs.group_indices, groups.keys, slot_of_group, counts, cells)
 
     @property
     def rows_by_slot(self) -> Ints:
@@ -110,15 +217,25 @@ class DenseCells:
         own = panes.of_instants(self.starts)
         if by_block_and_group(own, Groups(self.owner, len(self.slot_of_group), ())).number < len(own):
             return None
-        query, entry = np.nonzero(self.counts[slots])
-        order = np.argsort(
-            (own - own.min()).astype(np.min_scalar_type(int(np.ptp(own))))[entry], kind="stable"
+        query_keys = _Queries(slots, numbers, routed)
+        return pa.concat_tables(
+            self._table(own, low, high, query_keys, layout) for low, high in _portions(own, len(slots))
         )
-        query, entry = query[order], entry[order]
+
+    def _table(self, own: Ints, low: int, high: int, queries: _Queries, layout: Layout) -> pa.Table:
+        """The rows of the panes in columns [low, high)."""
+        query, entry = np.nonzero(self.counts[queries.slots, low:high])
+        entry += low
+        if own[low] < own[high - 1]:
+            order = np.argsort(
+                (own - own[low]).astype(np.min_scalar_type(int(np.ptp(own))))[entry], kind="stable"
+            )
+            query, entry = query[order], entry[order]
         owner = self.owner[entry]
-        at_rest = np.where(routed[query] >= 0, routed[query], self.slot_of_group[owner])
-        at = slots[query] * len(own) + entry
-        keys = [pa.array(numbers[query]), *(key.take(pa.array(owner)) for key in self.keys)]
+        routed = queries.routed[query]
+        at_rest = np.where(routed >= 0, routed, self.slot_of_group[owner])
+        at = queries.slots[query] * len(own) + entry
+        keys = [pa.array(queries.numbers[query]), *(picked(key, owner) for key in self.keys)]
         cells = {
             column: tuple(part.reshape(-1).take(at) for part in self.cells[column])
             for column in layout.partial_columns
@@ -134,13 +251,3 @@ class DenseCells:
         }
         groups = Groups(owner, len(self.slot_of_group), self.keys)
         return slots, Gathered(self.starts[entry], self.slot_of_group[owner], groups, Answer(cells))
-
-
-def _add(cells: Mapping[PartialColumn, Cells], answer: Answer, at: Ints) -> None:
-    """Combine cells with those at distinct indices."""
-    for column, parts in cells.items():
-        before = tuple(part.take(at) for part in parts)
-        with np.errstate(all="ignore"):
-            combined = column.partial.combine(before, answer.cells[column])
-        for part, values in zip(parts, combined, strict=True):
-            part[at] = values

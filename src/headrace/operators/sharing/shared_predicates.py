@@ -35,8 +35,8 @@ from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.query_index.matching.prepare import Failed
 from headrace.operators.rows.row_pipeline import RowPipeline, joins_of
 from headrace.operators.scalar import Evaluation
-from headrace.operators.shared_aggregation.strategy import fold
-from headrace.operators.sharing.dense_cells import DenseCells, FoldedCells
+from headrace.operators.shared_aggregation.strategy import Folded, fold
+from headrace.operators.sharing.dense_cells import DenseCells, DenseFold, Pairs, SparseFold
 from headrace.operators.sharing.shared_panes import LazyScanners, common_panes
 from headrace.operators.sharing.shared_plan import SharedPlan, plan_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -47,6 +47,10 @@ _LEAST_AT_ONCE: Final = 1 << 16
 _ROWS_A_CELL: Final = 4
 """Rows wait for others until there are so many for each cell of the last fold: of fewer, cells are most of the work. But arrays
 of many rows are memory that a new worker touches for the first time, which took ten times as long as all else.
+"""
+_ROWS_A_PAIR: Final = 2_000
+"""As many for each (pane, group) of the last fold whose cells were added up in place: they cost little, but each has words of
+64 rows, and more rows have closer values in each word.
 """
 _MOST_BYTES: Final = 1 << 28
 """Held bytes from which rows are folded earlier, for long texts."""
@@ -64,16 +68,13 @@ class _Held:
     arrived: Batch
     batch: Batch
     values: tuple[pa.Array, ...]
+    bytes: int
+    """Of the columns after joins."""
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return self.batch.rows
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the columns."""
-        return sum(column.nbytes for column in self.batch.columns.values())
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class SharedPredicates:
     joins: RowPipeline
     scanners: LazyScanners
     """Each query's scanner: for batches on which a join, a key or an argument fails, which may concern only some queries."""
-    folds: list[FoldedCells] = field(default_factory=list)
+    folds: list[SparseFold | DenseFold] = field(default_factory=list)
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
     rows_in: int = 0
     held: list[_Held] = field(default_factory=list)
@@ -123,7 +124,9 @@ class SharedPredicates:
         self.rows_in += batch.rows
         if not joined.rows:
             return
-        self.held.append(_Held(batch, joined, values))
+        self.held.append(
+            _Held(batch, joined, values, sum(column.nbytes for column in joined.columns.values()))
+        )
         rows, size = (sum(getattr(input_, of) for input_ in self.held) for of in ("rows", "bytes"))
         if rows >= min(self.enough, FOLDED_AT_ONCE) or size >= _MOST_BYTES:
             self._fold()
@@ -162,8 +165,19 @@ class SharedPredicates:
         )
         self._note(batch, folded.failed)
         slot_of_group = fresh_slots(groups.keys, groups.count, None)
-        self.folds.append(FoldedCells(folded.cells, starts[pair_panes], owner, groups.keys, slot_of_group))
-        self.enough = max(_LEAST_AT_ONCE, _ROWS_A_CELL * folded.cells.rows)
+        self._keep(folded, Pairs(starts[pair_panes], owner, groups.keys, slot_of_group))
+
+    def _keep(self, folded: Folded, pairs: Pairs) -> None:
+        """Keep the cells of a fold, with those of the one before if they are of the same (pane, group)s."""
+        layout, slots = self.plan.layout, self.plan.index.next_slot
+        if not DenseFold.fits(layout, pairs, slots, folded.rows):
+            self.folds.append(SparseFold(folded.cells, pairs))
+            self.enough = max(_LEAST_AT_ONCE, _ROWS_A_CELL * folded.rows)
+            return
+        if not (self.folds and self.folds[-1].add(pairs, folded.parts)):
+            self.folds.append(DenseFold.of(layout, pairs, slots))
+            self.folds[-1].add(pairs, folded.parts)
+        self.enough = max(_LEAST_AT_ONCE, _ROWS_A_PAIR * len(pairs.starts))
 
     def _note(self, batch: Batch, failed: Mapping[int, Failed]) -> None:
         for slot, rows in failed.items():
@@ -215,9 +229,10 @@ class SharedPredicates:
 
     def _cells(self) -> tuple[Ints, Gathered]:
         """The cells of all folds, with the slot of each one's condition, and by the keys of queries."""
-        if len(self.folds) == 1 and not self.folds[0].cells.answer.dictionaries:
-            return self.folds[0].cells.slots, self.folds[0].gathered()
-        whole = gather(self.plan.layout, [fold.table(self.plan.layout) for fold in self.folds])
+        folds = [fold.sparse() for fold in self.folds]
+        if len(folds) == 1 and not folds[0].cells.answer.dictionaries:
+            return folds[0].cells.slots, folds[0].gathered()
+        whole = gather(self.plan.layout, [fold.table(self.plan.layout) for fold in folds])
         by_slot, *keys = whole.groups.keys
         slots = by_slot.to_numpy()[whole.groups.codes] if whole.rows else np.empty(0, np.int64)
         return slots, replace(whole, groups=replace(whole.groups, keys=tuple(keys)))

@@ -36,6 +36,7 @@ from headrace.operators.panes.window_cost_model import MOST_WINDOWS, cost
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
+from headrace.operators.window_assembly.cells_by_query import rolled_by_query
 from headrace.operators.window_assembly.rolling_windows import rolling
 
 _DENSE_CELLS: Final = 2_000_000
@@ -45,7 +46,6 @@ _ROLLED_ROWS: Final = 250_000
 _ROLLED_WINDOWS: Final = 65_536
 _LONG_STEADY: Final = 1024
 _REPEATED_ROWS: Final = 250_000
-_PLACES_AT_ONCE: Final = 1 << 16
 
 
 def closing(panes: Panes, emitted: int, last_due: int, present: tuple[int, int] | None) -> range:
@@ -64,7 +64,7 @@ def windows(
 ) -> Iterator[WindowCells]:
     """The cells of all windows in `due`, a chunk at a time; `top` is the highest level of blocks.
 
-    With `by_query` groups begin with the number of a query, and chunks of many rows are in its order.
+    With `by_query` groups begin with the number of a query, and chunks of many rows are in its order, each of some queries.
     """
     sealed = closed_panes.panes
     if panes.per_window == 1 and due:
@@ -82,8 +82,8 @@ def windows(
         steady = _steady(panes, sealed, start, due.stop)
         if steady - start >= min(len(chunk), _LONG_STEADY) > 1:
             cells = _chunk(layout, panes, closed_panes.blocks, range(start, start + 1), top)
-            if cells is not None:
-                yield from _repeated(cells, range(start, steady))
+            for one in cells or ():
+                yield from _repeated(one, range(start, steady))
             start = steady if cells is not None else _skip(panes, sealed, steady)
             continue
         if rolled_length:
@@ -94,7 +94,7 @@ def windows(
         else:
             cells = _chunk(layout, panes, closed_panes.blocks, chunk, top, by_query)
         if cells is not None:
-            yield cells
+            yield from cells
             start = chunk.stop
         else:
             start = _skip(panes, sealed, chunk.stop)
@@ -152,7 +152,7 @@ def _rolled_length(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due
 
 def _rolled(
     layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, by_query: bool
-) -> tuple[bool, WindowCells | None]:
+) -> tuple[bool, Iterator[WindowCells] | None]:
     """Whether a dense table of panes and groups is worth it, and if so its cells (None: no rows)."""
     first, length = panes.first(due[0]), panes.per_window
     assert first is not None
@@ -178,31 +178,17 @@ def _is_dense(panes: Panes, rows: Gathered, due: range) -> bool:
     return (steps + len(due)) * rows.groups.count <= 2 * min(panes.back, len(due)) * rows.rows
 
 
-def _rolled_cells(layout: Layout, panes: Panes, rows: Gathered, due: range, by_query: bool) -> WindowCells:
+def _rolled_cells(
+    layout: Layout, panes: Panes, rows: Gathered, due: range, by_query: bool
+) -> Iterator[WindowCells]:
     """The cells of windows from one dense table of their panes and groups."""
     first, length = panes.first(due[0]), panes.per_window
     assert first is not None
     assert length is not None
-    starts = panes.per_slide * np.arange(len(due))
-    answer = rolling(layout, rows, rows.blocks - block_key(0, first), starts, length)
-    return _alive(layout, rows, answer, due, _by_query(rows, len(due)) if by_query else None)
-
-
-def _by_query(rows: Gathered, windows: int) -> Ints:
-    """The places of the cells of all windows and groups, windows slowest, in the order of queries."""
-    count, numbers = rows.groups.count, rows.groups.keys[0].to_numpy()
-    order = np.argsort(numbers, kind="stable")
-    begins = np.flatnonzero(np.append(True, np.diff(numbers[order]) != 0))
-    groups = np.diff(np.append(begins, count))
-    # A query's cells begin after those of all windows of the queries before it, and are window by window.
-    first = np.repeat(begins * (windows - 1), groups) + np.arange(count)
-    stride = np.repeat(groups, groups)
-    places = np.empty(windows * count, np.int64)
-    at_once = max(1, _PLACES_AT_ONCE // count)
-    for low in range(0, windows, at_once):
-        window = np.arange(low, min(windows, low + at_once))[:, None]
-        places[first + window * stride] = window * count + order
-    return places
+    starts, of_rows = panes.per_slide * np.arange(len(due)), rows.blocks - block_key(0, first)
+    if by_query:
+        return rolled_by_query(layout, rows, of_rows, starts, length, due)
+    return iter((_alive(layout, rows, rolling(layout, rows, of_rows, starts, length), due),))
 
 
 def _chunk_length(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
@@ -242,7 +228,8 @@ def _skip(panes: Panes, sealed: Sequence[pa.Table], window: int) -> int:
 
 def _chunk(
     layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int, by_query: bool = False
-) -> WindowCells | None:
+) -> Iterator[WindowCells] | None:
+    """The cells of some windows; None if their panes hold no row."""
     first, last = panes.first(due[0]), panes.first(due[-1])
     stop_first, stop_last = panes.stop(due[0]), panes.stop(due[-1])
     if first is None or last is None:
@@ -266,8 +253,8 @@ def _chunk(
     if disjoint and _is_dense(panes, rows, due):
         return _rolled_cells(layout, panes, rows, due, by_query)
     if disjoint or cells > max(8 * rows.rows, _DENSE_CELLS):
-        return _sparse(layout, panes, rows, parts[1], due)
-    return _dense(layout, panes, rows, parts, due, left_range, right_range)
+        return iter((_sparse(layout, panes, rows, parts[1], due),))
+    return iter((_dense(layout, panes, rows, parts, due, left_range, right_range),))
 
 
 def _dense(
@@ -300,15 +287,13 @@ def _dense(
     return _alive(layout, rows, Answer(cells, rows.answer.dictionaries), due)
 
 
-def _alive(
-    layout: Layout, rows: Gathered, answer: Answer, due: range, places: Ints | None = None
-) -> WindowCells:
-    """The non-empty cells of a cell for each window and group, windows slowest, or in the order of `places`."""
+def _alive(layout: Layout, rows: Gathered, answer: Answer, due: range) -> WindowCells:
+    """The non-empty ones of the cells of each window and group, windows slowest."""
     held = answer.cells[layout.partial_columns[0]][0] > 0
-    if places is None and held.all():
+    if held.all():
         window, group_index = np.divmod(np.arange(len(held)), rows.groups.count)
     else:
-        alive = np.flatnonzero(held) if places is None else places[held[places]]
+        alive = np.flatnonzero(held)
         answer = select(answer, alive)
         window, group_index = np.divmod(alive, rows.groups.count)
     keys = tuple(picked(key, group_index) for key in rows.groups.keys)

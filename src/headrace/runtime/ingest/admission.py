@@ -5,8 +5,10 @@ splits among scan tasks.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
@@ -128,14 +130,23 @@ def in_parts(splits: Sequence[tuple[Split, int]], enough: int, cores: int) -> li
 
 
 def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split, ...]]:
-    """Splits in at most `tasks` groups of about equal weight, each in order (a hundred tiny tasks cost a second)."""
-    total = sum(weight for _, weight in splits) or 1
-    groups: list[list[Split]] = [[] for _ in range(tasks)]
-    passed = 0
-    for split, weight in splits:
-        groups[min(tasks - 1, passed * tasks // total)].append(split)
-        passed += weight
-    return [tuple(group) for group in groups if group]
+    """Splits in at most `tasks` groups, each in order, of which the heaviest has the least weight that is possible."""
+    if tasks == 1 or len(splits) <= 1:
+        return [tuple(split for split, _ in splits)] if splits else []
+    passed = list(accumulate((weight for _, weight in splits), initial=0))
+    most = max(weight for _, weight in splits)
+    weights = range(max(most, passed[-1] // tasks), passed[-1] + 1)
+    weight = weights[bisect_left(weights, x=True, key=lambda weight: len(_cuts(passed, weight)) <= tasks)]
+    cuts = [0, *_cuts(passed, weight)]
+    return [tuple(split for split, _ in splits[low:high]) for low, high in pairwise(cuts)]
+
+
+def _cuts(passed: Sequence[int], weight: int) -> list[int]:
+    """One past the last split of each group, if groups have at most this weight; `passed[i]` is that of the first i splits."""
+    cuts = [0]
+    while cuts[-1] < len(passed) - 1:
+        cuts.append(bisect_right(passed, passed[cuts[-1]] + weight) - 1)
+    return cuts[1:]
 
 
 def balanced(splits: Sequence[tuple[Split, int]], cores: int, tasks: int) -> list[tuple[Split, ...]]:
