@@ -22,7 +22,13 @@ from headrace.operators.query_index.boxes import by_column
 from headrace.operators.query_index.index import Compiled, QueryIndex
 from headrace.operators.shared_aggregation import bitmaps
 from headrace.operators.shared_aggregation import strategy as strategy_module
-from headrace.operators.shared_aggregation.query_cells import QueryCells, fold_input_of, taken
+from headrace.operators.shared_aggregation.query_cells import (
+    DensePart,
+    Part,
+    QueryCells,
+    fold_input_of,
+    taken,
+)
 from headrace.operators.shared_aggregation.signatures import Signatures, signatures
 from headrace.operators.shared_aggregation.strategy import Folded, Strategy, fold
 from headrace.schema import BIGINT, INT
@@ -158,9 +164,10 @@ def require_added_up_like_cells(folded: Folded, slots: int, count: int) -> None:
     whole = {
         partial_column: partial_column.partial.identity((slots, count)) for partial_column in partial_columns
     }
+    columns = np.random.default_rng(count).permutation(count)
     for part in (*folded.parts, *folded.parts):
-        part.add_to(whole)
-    at = folded.cells.slots, folded.cells.codes
+        part.add_to(whole, columns)
+    at = folded.cells.slots, columns[folded.cells.codes]
     assert folded.rows == len(at[0])
     for partial_column, cells in partial_columns.items():
         expected = partial_column.partial.identity((slots, count))
@@ -371,6 +378,20 @@ def test_signatures_are_counted_only_where_the_rest_of_their_cost_does_not_decid
     partials = (ROWS, at_rest.moments_partial(column("i")))
     folded = fold(QueryIndex().changed(few), narrow, partials, {column("i"): narrow["i"]}, codes, 10)
     assert (folded.strategies, counted) == (("signatures",), [strategy_module.SAMPLE])
+
+
+def test_attributes_may_have_more_combinations_than_a_double_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    index, columns, codes = QueryIndex().changed(paper(300)), plain(5000, 3), np.arange(5000) % 10
+    monkeypatch.setattr(strategy_module.math, "prod", lambda _: 10**400)
+    assert "signatures" not in shared(index, columns, codes, 10, None).strategies
+
+
+@pytest.mark.parametrize(("most", "kind"), [(260, Part), (5, DensePart)])
+def test_arrays_that_would_be_mostly_empty_are_not_kept(most: int, kind: type) -> None:
+    """Conditions that one row of 256 satisfies, or nearly all of them, over fifty groups."""
+    conditions = {f"q{n}": bound(f"i >= {n} AND b < 300 AND i < {n + 260 // most}") for n in range(200)}
+    folded = shared(QueryIndex().changed(conditions), plain(2000, 3), np.arange(2000) % 50, 50, "bitmaps")
+    assert {type(part) for part in folded.parts} == {kind}
 
 
 def test_few_rows_are_compared_with_each_query() -> None:

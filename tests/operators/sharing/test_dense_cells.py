@@ -15,8 +15,10 @@ from headrace.algebra.expressions.expression import Named
 from headrace.algebra.windows.window import TimeSlide, Window
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.scan_output import ScanOutput
+from headrace.operators.shared_aggregation import query_cells
 from headrace.operators.sharing import dense_cells, shared_predicates
-from headrace.operators.sharing.dense_cells import DenseCells
+from headrace.operators.sharing.dense_cells import DenseCells, DenseFold, Pairs
+from headrace.operators.sharing.shared_predicates import SharedPredicates
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT, DOUBLE
 from tests.laws import streams
@@ -84,8 +86,9 @@ def test_added_up_or_merged(
         with pytest.MonkeyPatch.context() as patch:
             for name, value in (("_LEAST_ROWS", 0), ("_LEAST_GAIN", 0), ("FOLDED_AT_ONCE", 1)):
                 patch.setattr(shared_predicates, name, value)
-            for name, value in (("_MOST", 1 << 20), ("_LEAST", least), ("_PORTION", portion)):
+            for name, value in (("MOST_EMPTY", 1 << 20), ("_LEAST", least), ("_PORTION", portion)):
                 patch.setattr(dense_cells, name, value)
+            patch.setattr(query_cells, "MOST_EMPTY", 1 << 20)
             if merges:
                 patch.setattr(DenseCells, "of", staticmethod(lambda *_: None))
             outputs.append(harvested(operators, batches))
@@ -106,10 +109,50 @@ def test_folds_of_the_same_panes_and_groups_are_one(monkeypatch: pytest.MonkeyPa
     for name in ("_LEAST_ROWS", "_LEAST_GAIN", "FOLDED_AT_ONCE"):
         monkeypatch.setattr(shared_predicates, name, 0)
     operators = operators_of([SLIDES[0]] * 3, ("k",), CALLS[:2])
-    same = [rows(many(np.full(64, n))) for n in (9, 5, 7)]
-    others = rows([{**row, "k": f"other{row['k']}"} for row in many(np.full(64, 9))])
-    harvested(operators, [*same, others, others])
+    first, second = many(np.full(64, 9)), many(np.full(64, 5))
+    same = [first, second[::-1], second[:5], [{**second[2], "at": 6 * TICK}]]
+    others = [{**row, "k": f"other{row['k']}"} for row in first]
+    batches = [rows(epoch) for epoch in (*same, others, others[::-1])]
+    output = harvested(operators, batches)
     assert kept == [2]
+    monkeypatch.setattr(dense_cells, "_LEAST", 1 << 40)
+    assert cells(harvested(operators, batches)) == cells(output)
+    assert kept == [2, len(batches)]
+
+
+def test_numbers_of_other_pairs_are_found_in_any_order_and_one_fold_is_not_copied() -> None:
+    def pairs(at: list[tuple[int, str]]) -> Pairs:
+        names = list(dict.fromkeys(name for _, name in at))
+        starts, owner = np.array([start for start, _ in at]), np.array([names.index(name) for _, name in at])
+        return Pairs(starts, owner, (pa.array(names),), np.zeros(len(names), np.int16))
+
+    held = pairs([(10, "b"), (0, "a"), (0, "b"), (10, "c")])
+    for others in ([(0, "b"), (10, "c"), (0, "a")], [(10, "c")], [(10, "b"), (0, "a"), (0, "b"), (10, "c")]):
+        columns = held.columns_of(pairs(others))
+        assert columns is not None
+        assert [(held.starts[at], held.keys[0][held.owner[at]].as_py()) for at in columns] == others
+    for missing in ([(0, "b"), (0, "c")], [(5, "b")], [(20, "b")], [(0, "d")]):
+        assert held.columns_of(pairs(missing)) is None
+    (operator,) = operators_of([SLIDES[0]], ("k",), CALLS[:1])
+    layout = operator.layouts[0]  # type: ignore[attr-defined]
+    fold = DenseFold.of(layout, held, 3)
+    whole = DenseCells.of(layout, [fold], 3)
+    assert whole is not None
+    assert whole.cells is fold.cells
+
+
+def test_rows_wait_for_fewer_others_only_while_folds_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense_cells, "_LEAST", 0)
+    for name, value in (("_LEAST_AT_ONCE", 0), ("_ROWS_A_PAIR", 1), ("_ROWS_A_CELL", 100)):
+        monkeypatch.setattr(shared_predicates, name, value)
+    operators = operators_of([SLIDES[0]] * 3, ("k",), CALLS[:1])
+    scan = SharedPredicates.of(tuple(operators), {})  # type: ignore[arg-type]
+    waits = []
+    for prefix in ("k", "k", "other", "other", "k"):
+        scan.add(rows([{**row, "k": f"{prefix}{row['k']}"} for row in many(np.full(64, 9))]))
+        scan._fold()
+        waits.append(scan.enough)
+    assert waits[0] == waits[1] == waits[3] == waits[4] < waits[2]
 
 
 def many(values: np.ndarray) -> list[dict[str, Any]]:

@@ -77,15 +77,23 @@ def test_neither_one_nor_two_tasks_a_core_end_earlier(weights: list[int], cores:
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=9), st.integers(1, 5))
 @example([1, 1], 2)
+@example([1, 1], 5)
+@example([1, 1, 2, 1], 3)
 def test_no_other_division_has_a_lighter_heaviest_task(weights: list[int], tasks: int) -> None:
     made = [sum(weights[split.ordinal] for split in group) for group in packed(splits(weights), tasks)]
     assert len(made) <= tasks
+    assert all(made)
     edges = [
         (0, *cuts, len(weights))
         for number in range(min(tasks, len(weights)))
         for cuts in combinations(range(1, len(weights)), number)
     ]
     assert max(made) == min(max(sum(weights[low:high]) for low, high in pairwise(cut)) for cut in edges)
+
+
+def test_groups_are_even_since_weights_may_be_wrong() -> None:
+    assert [len(group) for group in packed(splits([10, *[1] * 9]), 8)] == [1, 1, 1, 1, 1, 1, 2, 2]
+    assert [len(group) for group in packed(splits([1] * 9), 4)] == [2, 2, 2, 3]
 
 
 def test_a_last_file_of_a_few_rows_leaves_large_files_even() -> None:

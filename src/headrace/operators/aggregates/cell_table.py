@@ -324,7 +324,9 @@ def disjoint_tables(layout: Layout, tables: Sequence[pa.Table]) -> list[pa.Table
     apart = all(blocks[one].item(-1) < blocks[other].item(0) for one, other in pairwise(order))
     if not (apart and all(_is_merged(layout, table) for table in tables)):
         return None
-    return [tables[index] for index in order]
+    return [
+        tables[index].set_column(0, KEY, pa.array(blocks[index])) for index in order
+    ]  # blocks in one piece
 
 
 def _is_merged(layout: Layout, table: pa.Table) -> bool:

@@ -27,7 +27,7 @@ from headrace.operators.shared_aggregation.bit_slices import (
 )
 from headrace.operators.shared_aggregation.bitmap_passes import Pass, PassColumn
 from headrace.operators.shared_aggregation.lanes import Block, blocks
-from headrace.operators.shared_aggregation.query_cells import DensePart, FoldInput, dense_part
+from headrace.operators.shared_aggregation.query_cells import DensePart, FoldInput, Part, dense_part
 
 _CELLS: Final = 1 << 22
 """Cells of all queries that are held at once."""
@@ -42,7 +42,7 @@ def takes(partial_columns: Sequence[PartialColumn]) -> bool:
 
 def fold(
     batch: Prepared, number: int, fold_input: FoldInput, laid_passes: Sequence[Pass]
-) -> Iterator[DensePart]:
+) -> Iterator[Part | DensePart]:
     """The cells of one part's queries, some (pane, group)s at a time; `laid_passes` are those of the batch."""
     compiled = batch.parts[number]
     slots = compiled.part.slots

@@ -98,7 +98,7 @@ def _looked_up(attribute: AttributeIndex, some: Ints, table: Column) -> Column:
     return totals
 
 
-def _of_all_rows(slots: Ints, fold_input: FoldInput) -> DensePart:
+def _of_all_rows(slots: Ints, fold_input: FoldInput) -> Part | DensePart:
     """Queries that name no attribute select every row: one fold, repeated."""
     cells = {
         partial_column: partial_column.partial.lift(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,9 @@ from headrace.operators.base.group_codes import Ints, as_int64
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Argument, Cells, Column, concatenate
+
+MOST_EMPTY: Final = 4
+"""Dense arrays have at most so many elements for each cell that has rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,10 +141,11 @@ class Part:
         """Itself."""
         return self
 
-    def add_to(self, whole: Mapping[PartialColumn, Cells]) -> None:
-        """Combine its cells with those of shape (slots, (pane, group)s)."""
+    def add_to(self, whole: Mapping[PartialColumn, Cells], columns: Ints) -> None:
+        """Combine its cells with those of shape (slots, columns); the column of each code is given."""
+        of_cell = columns[self.codes]
         for partial_column, parts in whole.items():
-            at = self.slots * parts[0].shape[1] + self.codes
+            at = self.slots * parts[0].shape[1] + of_cell
             flat = tuple(part.reshape(-1) for part in parts)
             with np.errstate(all="ignore"):
                 combined = partial_column.partial.combine(
@@ -176,16 +181,18 @@ class DensePart:
         }
         return Part(self.slots[query], cell.astype(np.int64) + self.first, picked)
 
-    def add_to(self, whole: Mapping[PartialColumn, Cells]) -> None:
-        """Combine its cells with those of shape (slots, (pane, group)s)."""
-        columns = slice(self.first, self.first + self.counts.shape[1])
+    def add_to(self, whole: Mapping[PartialColumn, Cells], columns: Ints) -> None:
+        """Combine its cells with those of shape (slots, columns); the column of each code is given."""
+        own = columns[self.first : self.first + self.counts.shape[1]]
+        in_order = len(own) and own[-1] - own[0] == len(own) - 1 and bool((np.diff(own) == 1).all())
+        at = (self.slots, slice(own[0], own[-1] + 1)) if in_order else np.ix_(self.slots, own)
         for partial_column, parts in whole.items():
             with np.errstate(all="ignore"):
                 combined = partial_column.partial.combine(
-                    tuple(part[self.slots, columns] for part in parts), self.cells[partial_column]
+                    tuple(part[at] for part in parts), self.cells[partial_column]
                 )
             for part, values in zip(parts, combined, strict=True):
-                part[self.slots, columns] = values
+                part[at] = values
 
 
 def gathered(parts: Sequence[Part | DensePart], fold_input: FoldInput) -> QueryCells:
@@ -205,15 +212,16 @@ def gathered(parts: Sequence[Part | DensePart], fold_input: FoldInput) -> QueryC
 
 def dense_part(
     slots: Ints, first: int, cells: Mapping[PartialColumn, Cells], fold_input: FoldInput, without: np.ndarray
-) -> DensePart:
-    """The part of these queries, except those of which `without` is true."""
+) -> Part | DensePart:
+    """The part of these queries, except those of which `without` is true; only the cells that have rows if they are few."""
     if without.any():
         kept = np.flatnonzero(~without)
         slots = slots[kept]
         cells = {
             partial_column: tuple(part[kept] for part in parts) for partial_column, parts in cells.items()
         }
-    return DensePart(slots, first, cells[fold_input.partial_columns[0]][0], cells)
+    part = DensePart(slots, first, cells[fold_input.partial_columns[0]][0], cells)
+    return part if part.counts.size <= MOST_EMPTY * part.rows else part.sparse()
 
 
 def taken(argument: Argument, rows: Ints) -> Argument:

@@ -141,7 +141,7 @@ def _by_signature_cost(
     """
     combinations = math.prod(attribute.null + 1 for attribute in compiled.part.attributes)
     numbering = 30.0 if combinations <= 4 * rows else 80.0
-    bits = min(1.0, combinations / rows) * 0.5 * compiled.part.boxes
+    bits = min(combinations, rows) / rows * 0.5 * compiled.part.boxes  # combinations may exceed all doubles
     if rows * (numbering + bits) >= least:
         return {}
     row_signatures = signatures(compiled, sample, SAMPLE)

@@ -20,10 +20,8 @@ from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.panes import Panes
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
-from headrace.operators.shared_aggregation.query_cells import DensePart, Part, QueryCells
+from headrace.operators.shared_aggregation.query_cells import MOST_EMPTY, DensePart, Part, QueryCells
 
-_MOST: Final = 4
-"""Dense arrays have at most so many elements for each cell of the folds."""
 _PORTION: Final = 1 << 18
 _LEAST: Final = 1 << 12
 """The cells of a fold of a small batch stay as they are: it has no other to be added to."""
@@ -40,13 +38,27 @@ class Pairs:
     keys: tuple[pa.Array, ...]
     slot_of_group: np.ndarray
 
-    def are(self, others: Pairs) -> bool:
-        """Whether the others have the same numbers."""
-        return (
+    def columns_of(self, others: Pairs) -> Ints | None:
+        """The number here of each of the others; None if one of them is not here. Texts are numbered as they occur."""
+        if (
             np.array_equal(self.starts, others.starts)
             and np.array_equal(self.owner, others.owner)
             and all(own.equals(other) for own, other in zip(self.keys, others.keys, strict=True))
-        )
+        ):
+            return np.arange(len(self.starts))
+        count = len(self.slot_of_group)
+        groups = group(
+            [pa.concat_arrays(both) for both in zip(self.keys, others.keys, strict=True)],
+            count + len(others.slot_of_group),
+        ).dense()
+        starts = np.unique(self.starts)
+        own = np.searchsorted(starts, self.starts) * groups.count + groups.codes[self.owner]
+        start = np.minimum(np.searchsorted(starts, others.starts), len(starts) - 1)
+        wanted = start * groups.count + groups.codes[count + others.owner]
+        order = np.argsort(own)
+        found = order[np.minimum(np.searchsorted(own[order], wanted), len(own) - 1)]
+        is_here = (starts[start] == others.starts) & (own[found] == wanted)
+        return found if is_here.all() else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +76,9 @@ class SparseFold:
     def add(self, pairs: Pairs, parts: Iterable[Part | DensePart]) -> bool:  # noqa: ARG002
         """False: it stays one fold."""
         return False
+
+    def whole(self) -> None:
+        """None: it is rows."""
 
     def sparse(self) -> SparseFold:
         """Itself."""
@@ -86,12 +101,12 @@ class SparseFold:
     def add_to(self, whole: Mapping[PartialColumn, Cells], columns: Ints) -> None:
         """Combine its cells with those of the columns of its (pane, group)s."""
         cells = self.cells
-        Part(cells.slots, columns[cells.codes], cells.answer.cells).add_to(whole)
+        Part(cells.slots, cells.codes, cells.answer.cells).add_to(whole, columns)
 
 
 @dataclass(slots=True, eq=False)
 class DenseFold:
-    """The cells of folds with the same (pane, group)s, of shape (slots, (pane, group)s); those without rows are the identity."""
+    """The cells of folds whose (pane, group)s are those of the first, of shape (slots, (pane, group)s); those without rows are the identity."""
 
     pairs: Pairs
     counts: Ints
@@ -107,7 +122,7 @@ class DenseFold:
     @staticmethod
     def fits(layout: Layout, pairs: Pairs, slots: int, rows: int) -> bool:
         """Whether arrays for a fold with so many cells that have rows would not be mostly empty, and no value needs a dictionary."""
-        return rows >= _LEAST and layout.is_light and slots * len(pairs.starts) <= _MOST * rows
+        return rows >= _LEAST and layout.is_light and slots * len(pairs.starts) <= MOST_EMPTY * rows
 
     @property
     def rows(self) -> int:
@@ -115,12 +130,18 @@ class DenseFold:
         return int(np.count_nonzero(self.counts))
 
     def add(self, pairs: Pairs, parts: Iterable[Part | DensePart]) -> bool:
-        """Combine the cells of another fold, if it has the same (pane, group)s; whether it has."""
-        if not self.pairs.are(pairs):
+        """Combine the cells of another fold, if its (pane, group)s are among these; whether they are."""
+        columns = self.pairs.columns_of(pairs)
+        if columns is None:
             return False
         for part in parts:
-            part.add_to(self.cells)
+            part.add_to(self.cells, columns)
         return True
+
+    def whole(self) -> DenseCells:
+        """All of its cells, without a copy."""
+        pairs = self.pairs
+        return DenseCells(pairs.starts, pairs.owner, pairs.keys, pairs.slot_of_group, self.counts, self.cells)
 
     def sparse(self) -> SparseFold:
         """The cells that have rows."""
@@ -175,7 +196,9 @@ class DenseCells:
         """The cells of all folds, which are given up one by one; None where dense arrays would be mostly empty, or values need a
         dictionary: then the folds are kept.
         """
-        if not layout.is_light:
+        if len(folds) == 1:
+            return folds[0].whole()
+        if not (folds and layout.is_light):
             return None
         of_folds = [fold.pairs for fold in folds]
         entries = np.cumsum([0, *(len(of_fold.starts) for of_fold in of_folds)])
@@ -191,7 +214,7 @@ class DenseCells:
             np.concatenate([of_fold.starts for of_fold in of_folds]),
             Groups(np.concatenate(owners), groups.count, groups.keys),
         )
-        if slots * pairs.number > _MOST * sum(fold.rows for fold in folds):
+        if slots * pairs.number > MOST_EMPTY * sum(fold.rows for fold in folds):
             return None
         slot_of_group = np.zeros(groups.count, np.int16)
         slot_of_group[groups.codes] = np.concatenate([of_fold.slot_of_group for of_fold in of_folds])

@@ -52,6 +52,8 @@ _ROWS_A_PAIR: Final = 2_000
 """As many for each (pane, group) of the last fold whose cells were added up in place: they cost little, but each has words of
 64 rows, and more rows have closer values in each word.
 """
+_LATEST: Final = 4
+"""Folds to whose cells those of another may be added."""
 _MOST_BYTES: Final = 1 << 28
 """Held bytes from which rows are folded earlier, for long texts."""
 
@@ -168,16 +170,20 @@ class SharedPredicates:
         self._keep(folded, Pairs(starts[pair_panes], owner, groups.keys, slot_of_group))
 
     def _keep(self, folded: Folded, pairs: Pairs) -> None:
-        """Keep the cells of a fold, with those of the one before if they are of the same (pane, group)s."""
+        """Keep the cells of a fold, with those of one of the latest if its (pane, group)s are among them."""
         layout, slots = self.plan.layout, self.plan.index.next_slot
         if not DenseFold.fits(layout, pairs, slots, folded.rows):
             self.folds.append(SparseFold(folded.cells, pairs))
             self.enough = max(_LEAST_AT_ONCE, _ROWS_A_CELL * folded.rows)
             return
-        if not (self.folds and self.folds[-1].add(pairs, folded.parts)):
-            self.folds.append(DenseFold.of(layout, pairs, slots))
-            self.folds[-1].add(pairs, folded.parts)
-        self.enough = max(_LEAST_AT_ONCE, _ROWS_A_PAIR * len(pairs.starts))
+        if any(fold_.add(pairs, folded.parts) for fold_ in reversed(self.folds[-_LATEST:])):
+            self.enough = max(_LEAST_AT_ONCE, _ROWS_A_PAIR * len(pairs.starts))
+            return
+        is_first = not self.folds
+        self.folds.append(DenseFold.of(layout, pairs, slots))
+        self.folds[-1].add(pairs, folded.parts)
+        rows = _ROWS_A_PAIR * len(pairs.starts) if is_first else _ROWS_A_CELL * folded.rows
+        self.enough = max(_LEAST_AT_ONCE, rows)
 
     def _note(self, batch: Batch, failed: Mapping[int, Failed]) -> None:
         for slot, rows in failed.items():
@@ -204,7 +210,7 @@ class SharedPredicates:
     def _put_cells(self, output: ScanOutput) -> np.ndarray:
         """Put out the cells of each family; returns how many rows passed the condition in each slot."""
         plan, slots, folds = self.plan, self.plan.index.next_slot, self.folds
-        dense = DenseCells.of(plan.layout, folds, slots) if len(folds) > 1 else None
+        dense = DenseCells.of(plan.layout, folds, slots)
         tables = (
             {} if dense is None else {name: self._of_family(dense, of) for name, of in plan.families.items()}
         )

@@ -202,7 +202,8 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
         return
     if lengths is None and len(due) == 1 and (operator.panes.per_window or 0) > 1:
         lengths = WindowLengths.uniform(operator.panes)
-    by_query = [key.name for key in operator.keys[:1]] == [QUERY_NUMBER]
+    # values of DISTINCT are numbered once for each chunk, of which there are many in the order of queries
+    by_query = len(stores) == 1 and [key.name for key in operator.keys[:1]] == [QUERY_NUMBER]
     plain, *others = (
         windows(layout, operator.panes, store.closed, due, operator.top_level, by_query=by_query)
         if lengths is None

@@ -136,16 +136,34 @@ def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split,
     passed = list(accumulate((weight for _, weight in splits), initial=0))
     most = max(weight for _, weight in splits)
     weights = range(max(most, passed[-1] // tasks), passed[-1] + 1)
-    weight = weights[bisect_left(weights, x=True, key=lambda weight: len(_cuts(passed, weight)) <= tasks)]
-    cuts = [0, *_cuts(passed, weight)]
-    return [tuple(split for split, _ in splits[low:high]) for low, high in pairwise(cuts)]
+    weight = weights[bisect_left(weights, x=True, key=lambda weight: len(_cuts(passed, 0, weight)) <= tasks)]
+    cuts = _even_cuts(passed, tasks, weight)
+    return [tuple(split for split, _ in splits[low:high]) for low, high in pairwise([0, *cuts])]
 
 
-def _cuts(passed: Sequence[int], weight: int) -> list[int]:
-    """One past the last split of each group, if groups have at most this weight; `passed[i]` is that of the first i splits."""
-    cuts = [0]
+def _cuts(passed: Sequence[int], first: int, weight: int) -> list[int]:
+    """One past the last split of each group from split `first` on, if groups have this weight at most; `passed[i]` is that of the first
+    i splits.
+    """
+    cuts = [first]
     while cuts[-1] < len(passed) - 1:
         cuts.append(bisect_right(passed, passed[cuts[-1]] + weight) - 1)
+    return cuts[1:]
+
+
+def _even_cuts(passed: Sequence[int], tasks: int, weight: int) -> list[int]:
+    """As `_cuts`, for `tasks` groups of about the same weight, which may be wrong: as many as there are splits for."""
+    cuts = [0]
+    for left in range(tasks, 0, -1):
+        first = cuts[-1]
+        if first == len(passed) - 1:
+            break
+        share = passed[first] + (passed[-1] - passed[first]) // left
+        stop = min(bisect_left(passed, share), bisect_right(passed, passed[first] + weight) - 1)
+        stop = max(stop, first + 1)
+        while len(_cuts(passed, stop, weight)) > left - 1:
+            stop += 1
+        cuts.append(stop)
     return cuts[1:]
 
 
