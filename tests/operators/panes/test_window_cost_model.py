@@ -21,7 +21,7 @@ from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.pane_sealing import parents
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.window_cost_model import Cost, cost, rows_for_panes_to_pay
-from headrace.operators.window_assembly import assemble, cells_by_query, rolling_windows
+from headrace.operators.window_assembly import assemble, rolling_windows
 from headrace.operators.window_assembly.assemble import windows
 from headrace.schema import BIGINT, DOUBLE, Type
 
@@ -100,7 +100,7 @@ def test_windows_beyond_their_range_are_as_from_copies_of_rows_when_made_of_dens
             patch.setattr(assemble, "_rolled_length", lambda *_: 0)
             patch.setattr(assemble, "_is_dense", lambda *_, dense=dense: dense)
             patch.setattr(rolling_windows, "_CELLS_AT_ONCE", at_once)
-            patch.setattr(cells_by_query, "_CELLS", cells)
+            patch.setattr(rolling_windows, "_CELLS_OF_QUERIES", cells)
             answers.append(emitted(layout, panes, tables, due))
             for chunk in windows(layout, panes, ClosedPanes(tables), due, 9, by_query=dense):
                 keys, numbers = chunk.keys[0].to_pylist(), chunk.windows.tolist()

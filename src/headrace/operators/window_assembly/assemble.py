@@ -36,8 +36,7 @@ from headrace.operators.panes.window_cost_model import MOST_WINDOWS, cost
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
-from headrace.operators.window_assembly.cells_by_query import rolled_by_query
-from headrace.operators.window_assembly.rolling_windows import rolling
+from headrace.operators.window_assembly.rolling_windows import rolled_by_query, rolling
 
 _DENSE_CELLS: Final = 2_000_000
 _SHORTEST_CHUNK: Final = 64
