@@ -83,6 +83,7 @@ def test_no_other_division_has_a_lighter_heaviest_task(weights: list[int], tasks
     made = [sum(weights[split.ordinal] for split in group) for group in packed(splits(weights), tasks)]
     assert len(made) <= tasks
     assert all(made)
+    assert sum(made) == sum(weights)
     edges = [
         (0, *cuts, len(weights))
         for number in range(min(tasks, len(weights)))
