@@ -33,8 +33,9 @@ _FIRST_CELL: Final = "p0_0"
 """The count of rows, which every table of partials has."""
 _MOST_LIGHT_COLUMNS: Final = 6
 _FEW: Final = 1 << 10
-_MANY: Final = 1 << 18
 """Rows of a table whose pairs are counted before it is merged: of more, counting would cost too much if it is in vain."""
+_MANY: Final = 1 << 18
+"""Rows of tables from which on a copy of them costs more than counting their pairs, where their blocks differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,9 +325,8 @@ def disjoint_tables(layout: Layout, tables: Sequence[pa.Table]) -> list[pa.Table
     apart = all(blocks[one].item(-1) < blocks[other].item(0) for one, other in pairwise(order))
     if not (apart and all(_is_merged(layout, table) for table in tables)):
         return None
-    return [
-        tables[index].set_column(0, KEY, pa.array(blocks[index])) for index in order
-    ]  # blocks in one piece
+    # The blocks of each in one piece: they are read several times.
+    return [tables[index].set_column(0, KEY, pa.array(blocks[index])) for index in order]
 
 
 def _is_merged(layout: Layout, table: pa.Table) -> bool:

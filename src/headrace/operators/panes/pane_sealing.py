@@ -114,11 +114,9 @@ class PaneStore:
 
     def _merged(self, layout: Layout, tables: Sequence[pa.Table]) -> list[pa.Table]:
         """One row per block and group; sparse groups may stay rows. Several tables of cells are of different blocks, in their order."""
-        return (
-            (disjoint_tables(layout, tables) or settle(layout, tables, self.row_layout_limit))
-            if tables
-            else []
-        )
+        if not tables:
+            return []
+        return disjoint_tables(layout, tables) or settle(layout, tables, self.row_layout_limit)
 
     def closed(self, runs: Sequence[Sections], store: int) -> list[pa.Table]:
         """Sealed panes of store number `store`, and their blocks, as stored."""

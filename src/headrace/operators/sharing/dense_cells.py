@@ -240,9 +240,9 @@ class DenseCells:
         own = panes.of_instants(self.starts)
         if by_block_and_group(own, Groups(self.owner, len(self.slot_of_group), ())).number < len(own):
             return None
-        query_keys = _Queries(slots, numbers, routed)
+        queries = _Queries(slots, numbers, routed)
         return pa.concat_tables(
-            self._table(own, low, high, query_keys, layout) for low, high in _portions(own, len(slots))
+            self._table(own, low, high, queries, layout) for low, high in _portions(own, len(slots))
         )
 
     def _table(self, own: Ints, low: int, high: int, queries: _Queries, layout: Layout) -> pa.Table:
