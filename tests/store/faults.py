@@ -69,7 +69,8 @@ class FaultyDisk(Disk):
 
     `before_call` gets each call's name before it happens: a test uses it to let another writer go first. `full_at`
     makes that call fail as on a full disk, and `trouble` in any other way. Nothing is really synced: `lose_power` undoes what was not asked to be; with a
-    folder for `graves` (outside of the home, on the same file system) also what was deleted or replaced.
+    folder for `graves` (outside of the home, on the same file system) also what was deleted or replaced. Every folder has files
+    without a name, where the system has any, unless `has_nameless` is False.
     """
 
     fault: Fault | None = None
@@ -77,6 +78,7 @@ class FaultyDisk(Disk):
     trouble: Trouble | None = None
     graves: str | None = None
     before_call: Callable[[str], None] | None = None
+    has_nameless: bool = hasattr(os, "O_TMPFILE")
     trace: list[str] = field(default_factory=list)
     crashed: bool = False
     _unsynced: set[int] = field(default_factory=set)
@@ -89,6 +91,17 @@ class FaultyDisk(Disk):
             descriptor = super().create(path)
             self._appeared(path)
             return descriptor
+
+    def nameless(self, folder: str) -> int | None:
+        """At once, and not a call that is counted: the real one takes what a thread has made."""
+        if not self.has_nameless or self.crashed or not Path(folder).is_dir():
+            return None
+        return os.open(folder, os.O_WRONLY | os.O_TMPFILE, 0o644)
+
+    def name(self, descriptor: int, path: str) -> None:
+        with self._call("name"):
+            super().name(descriptor, path)
+            self._appeared(path)
 
     def write(self, descriptor: int, parts: Iterable[bytes | memoryview]) -> int:
         data = b"".join(bytes(part) for part in parts)
@@ -257,6 +270,7 @@ def troubles(trace: Iterable[str]) -> Iterator[Trouble]:
 _BEFORE: dict[str, tuple[int | type[BaseException], ...]] = {
     "create": (errno.ENOSPC, errno.EMFILE),
     "write": (errno.ENOSPC, errno.EIO),
+    "name": (errno.EIO, errno.ENOSPC, KeyboardInterrupt),
     "fsync": (errno.EIO, KeyboardInterrupt),
     "fsync_file": (errno.EIO, errno.EMFILE, KeyboardInterrupt),
     "link": (errno.EIO, errno.ENOSPC, KeyboardInterrupt),
@@ -267,6 +281,7 @@ _BEFORE: dict[str, tuple[int | type[BaseException], ...]] = {
 _AFTER: dict[str, tuple[int | type[BaseException], ...]] = {
     # A file system over a network repeats a call whose answer was lost, and answers as to a second one.
     "link": (errno.EEXIST, errno.EIO, KeyboardInterrupt),
+    "name": (errno.EIO, KeyboardInterrupt),
     "fsync_folder": (errno.EIO, KeyboardInterrupt),
     "fsync": (KeyboardInterrupt,),
     "unlink": (errno.ENOENT, KeyboardInterrupt),

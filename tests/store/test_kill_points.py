@@ -98,6 +98,10 @@ class Home:
         log.publish(after, [name, *files.unsynced])
         return after
 
+    def commit_named(self) -> Manifest:
+        self.disk.has_nameless = False
+        return self.commit()
+
     def collect(self) -> object:
         RecordLog(self.store, INGEST_LOG).drop_before(5)
         return collect(self.store, ManifestLog(self.store), now=FOREVER, grace=HOUR, keep=2)
@@ -116,6 +120,7 @@ def prepared(folder: Path, kind: type[LocalStore] = LocalStore, epochs: int = 5)
 
 OPERATIONS: dict[str, Callable[[Home], object]] = {
     "commit": Home.commit,
+    "commit where no file is without a name": lambda home: home.commit_named(),
     "takeover": lambda home: ManifestLog(home.store).takeover(),
     "append to a log": lambda home: RecordLog(home.store, INGEST_LOG).append([{"uri": "new"}]),
     "collect": Home.collect,
@@ -124,7 +129,7 @@ OPERATIONS: dict[str, Callable[[Home], object]] = {
     "unpin and collect": lambda home: (remove_pin(home.store, "reader"), home.collect()),
     "unpin": lambda home: remove_pin(home.store, "reader"),
 }
-PUBLISHING = {"commit", "takeover"}
+PUBLISHING = {"commit", "commit where no file is without a name", "takeover"}
 
 
 def problems_after_restart(home: Home, epoch_before: int, published: bool, operation: str) -> list[str]:
@@ -249,7 +254,7 @@ def test_a_full_disk_is_reported_and_leaves_nothing_that_counts(tmp_path: Path) 
     trace = trace_of("commit", tmp_path / "trace")
     refused = 0
     for number, name in enumerate(trace):
-        if name not in {"create", "write", "mkdir", "link", "fsync"}:
+        if name not in {"create", "write", "name", "mkdir", "link", "fsync"}:
             continue
         home = prepared(tmp_path / str(number))
         before = ManifestLog(home.store).latest()

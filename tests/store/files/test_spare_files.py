@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import AlreadyPublished
+from headrace.errors import AlreadyPublished, StoreError
 from headrace.store.files import spare_files as module
 from headrace.store.files.disk import Disk
 from headrace.store.files.filesystem import LocalStore
@@ -25,8 +25,9 @@ SECONDS = 20
 
 
 @pytest.fixture(autouse=True)
-def _own() -> Iterator[None]:
-    """None of another test."""
+def _own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """None of another test; those of this one stay, however long it takes."""
+    monkeypatch.setattr(module, "_IDLE_SECONDS", 60.0)
     spare_files().let_go()
     spare_files.cache_clear()
     yield
@@ -114,6 +115,98 @@ def test_a_name_that_is_taken_stays_whose_it_is(tmp_path: Path) -> None:
     assert {store.read(f"runs/{number}") for number in range(ENOUGH)} == {b"x"}
 
 
+def spare_ones(folder: Path) -> None:
+    """Have several in a folder of a store."""
+    make_some(folder)
+    until(lambda: spare_files().count() > 2)
+
+
+def test_a_file_that_is_not_synced_yet_gets_its_only_name_when_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spare_ones(tmp_path)
+    before, calls = names_in(tmp_path), list[str]()
+    ordinary = os.link
+
+    def named(source: str, target: str, *, src_dir_fd: int | None = None) -> None:
+        assert src_dir_fd is not None
+        calls.append(f"link of {os.fstat(src_dir_fd).st_size} bytes")
+        ordinary(source, target, src_dir_fd=src_dir_fd)
+
+    monkeypatch.setattr(os, "link", named)
+    monkeypatch.setattr(os, "unlink", lambda path: calls.append(f"unlink {path}"))
+    store = LocalStore(tmp_path)
+    assert store.write_once("wanted", [b"two ", b"parts"], durable=False) == len(b"two parts")
+    assert calls == ["link of 9 bytes"]
+    assert names_in(tmp_path) - before == {"wanted"}
+    assert store.read("wanted") == b"two parts"
+    with pytest.raises(AlreadyPublished, match="'wanted'"):
+        store.write_once("wanted", [b"others"], durable=False)
+    assert store.read("wanted") == b"two parts"
+
+
+def test_a_durable_file_has_a_name_before_it_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system without a journal may store the first name of a file later than the sync that follows the name."""
+    spare_ones(tmp_path)
+    links, ordinary = list[int](), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda of: links.append(os.fstat(of).st_nlink) or ordinary(of))
+    store = LocalStore(tmp_path)
+    store.write_once("written", [b"x"])
+    assert store.put_if_absent("published", b"x")
+    files, folders = links[::2], links[1::2]
+    assert files == [1, 1]
+    assert len(folders) == 2
+
+
+def test_a_folder_that_was_deleted_since_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    spare_ones(folder)
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    store = LocalStore(tmp_path)
+    store.write_once("folder/wanted", [b"x"], durable=False)
+    assert store.read("folder/wanted") == b"x"
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spare_ones(tmp_path)
+    before, held = names_in(tmp_path), list(spare_files()._stocks[str(tmp_path)].descriptors)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", full)
+        with pytest.raises(StoreError, match="is full"):
+            LocalStore(tmp_path).write_once("wanted", [b"x"], durable=False)
+    assert names_in(tmp_path) == before
+    assert not is_open(held[0])
+
+
+def test_where_files_get_no_name_later_the_next_ones_have_one_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spare_ones(tmp_path)
+    ordinary = os.link
+
+    def refused(source: str, target: str, **more: int) -> None:
+        if more:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source, None, target)
+        ordinary(source, target)
+
+    monkeypatch.setattr(os, "link", refused)
+    store = LocalStore(tmp_path)
+    with pytest.raises(StoreError):
+        store.write_once("wanted", [b"x"], durable=False)
+    store.write_once("wanted", [b"x"], durable=False)
+    assert store.read("wanted") == b"x"
+    assert store.list(unfinished=True) == []
+
+
 def test_spare_files_and_their_thread_end_when_none_is_made_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,11 +223,44 @@ def test_spare_files_and_their_thread_end_when_none_is_made_any_more(
     assert spare_files()._thread is not thread
 
 
+def watched(folder: Path, spare: list[float]) -> Callable[..., int]:
+    """An `open` that notes when files of a folder are made without a name."""
+    ordinary = os.open
+
+    def opened(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE and path == str(folder):
+            spare.append(time.monotonic())
+        return ordinary(path, flags, mode)
+
+    return opened
+
+
+def test_spare_files_are_made_once_no_other_was_made_for_a_moment_or_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_QUIET_SECONDS", 0.03)
+    for patience, is_quiet in ((20.0, True), (0.1, False)):
+        monkeypatch.setattr(module, "_PATIENCE_SECONDS", patience)
+        (folder := tmp_path / f"{is_quiet}").mkdir()
+        made, spare = list[float](), list[float]()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", watched(folder, spare))
+            end = time.monotonic() + 0.4
+            while time.monotonic() < end:
+                os.close(Disk().create(f"{folder}/{len(made)}"))
+                made.append(time.monotonic())
+                time.sleep(0.001)
+            until(lambda spare=spare: bool(spare))
+        since_last = spare[0] - max(at for at in made if at <= spare[0])
+        assert (since_last >= 0.03 * 0.9) == is_quiet
+        spare_files().let_go()
+
+
 def test_a_file_system_that_has_none_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, ordinary = list[str](), os.open
 
     def without(path: str, flags: int, mode: int = 0o777) -> int:
-        if flags & os.O_TMPFILE == os.O_TMPFILE:
+        if flags & os.O_TMPFILE == os.O_TMPFILE and path == str(tmp_path):
             asked.append(path)
             raise OSError(errno.EOPNOTSUPP, "not supported", path)
         return ordinary(path, flags, mode)
@@ -182,7 +308,6 @@ def test_a_folder_that_is_gone_is_reported_as_ever(tmp_path: Path) -> None:
 def test_a_forked_process_has_none_of_its_parents(tmp_path: Path) -> None:
     make_some(tmp_path)
     until(lambda: spare_files().count() > 1)
-    count = spare_files().count()
     inherited = [one for stock in spare_files()._stocks.values() for one in stock.descriptors]
     child = os.fork()
     if child == 0:  # it must not return into the test
@@ -193,7 +318,7 @@ def test_a_forked_process_has_none_of_its_parents(tmp_path: Path) -> None:
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert spare_files().count() == count
+    assert all(is_open(one) for one in inherited)
     assert (tmp_path / "of-the-child").exists()
 
 

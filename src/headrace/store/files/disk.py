@@ -30,6 +30,14 @@ class Disk:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         return descriptor
 
+    def nameless(self, folder: str) -> int | None:
+        """A descriptor of a new file of a folder that has no name yet, and vanishes without one; None where there is none."""
+        return spare_files().nameless(folder)
+
+    def name(self, descriptor: int, path: str) -> None:
+        """Give a file without a name its name; fails when that is taken, however many try at once."""
+        spare_files().name(descriptor, path)
+
     def write(self, descriptor: int, parts: Iterable[bytes | memoryview]) -> int:
         """Write all parts one after the other; the number of bytes written."""
         views = [view for part in parts if (view := memoryview(part)).nbytes]

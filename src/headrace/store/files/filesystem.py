@@ -190,17 +190,39 @@ class LocalStore:
         """Make a file; whole or not at all, whatever happens in between."""
         path = self.path(name)
         try:
+            # What is not synced yet may get its only name when it is whole: a sync that follows stores both.
+            nameless = None if durable else self._disk.nameless(_folder_of(path))
+            if nameless is not None:
+                return self._write_nameless(nameless, path, name, parts)
             unfinished, size = self._write_unfinished(path, parts, [] if durable else None)
             if not self._publish(unfinished, path, name, "write"):
-                raise AlreadyPublished(
-                    f"the file '{name}' of the home {self._root} is already there: names must be unique for each attempt"
-                )
+                raise self._taken(name)
             if durable:
                 self._disk.fsync_folder(_folder_of(path))
         except OSError as error:
             # It may have its name: a file counts only once something durable names it.
             raise self._store_error(error, name, "write", "absent") from error
         return size
+
+    def _write_nameless(self, descriptor: int, path: str, name: str, parts: Iterable[Any]) -> int:
+        """Write a file that has no name yet, and give it its name; how many bytes. Nothing is left when that fails."""
+        try:
+            size = sum(self._disk.write(descriptor, portion) for portion in _portions(parts))
+            try:
+                self._disk.name(descriptor, path)
+            except FileNotFoundError:  # the folder was deleted since the file was made
+                self._make_folder(_folder_of(path))
+                self._disk.name(descriptor, path)
+        except FileExistsError as error:
+            raise self._taken(name) from error
+        finally:
+            self._disk.close(descriptor)
+        return size
+
+    def _taken(self, name: str) -> AlreadyPublished:
+        return AlreadyPublished(
+            f"the file '{name}' of the home {self._root} is already there: names must be unique for each attempt"
+        )
 
     def put_if_absent(self, name: str, data: Any, *, after: Iterable[str] = ()) -> bool:
         """Publish; its own sync and those of the files before it are one wait. After a `StoreError` of unknown outcome, check, and `sync` what is there, before trying again."""

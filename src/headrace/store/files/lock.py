@@ -16,6 +16,7 @@ from typing import Final, Self
 
 from headrace.errors import HomeInUse, StoreError
 from headrace.store.files.filesystem import NotPermitted
+from headrace.store.files.spread_folders import spread
 
 LOCK: Final = "LOCK"
 
@@ -32,6 +33,7 @@ class HomeLock:
         path = self._home / LOCK
         try:
             self._home.mkdir(parents=True, exist_ok=True)
+            spread(self._home)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             if error.errno in {errno.EIO, errno.ENOSPC, errno.EMFILE, errno.ENFILE}:

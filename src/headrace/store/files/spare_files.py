@@ -25,6 +25,10 @@ _LOW: Final = 4
 _OFTEN: Final = 4
 _OFTEN_SECONDS: Final = 0.5
 """A folder gets spare files once so many files were made in it in this time."""
+_QUIET_SECONDS: Final = 0.0035
+"""After the last file of the process, when spare ones are made."""
+_PATIENCE_SECONDS: Final = 0.012
+"""The longest wait for such a moment."""
 _IDLE_SECONDS: Final = 1.0
 """After so long without a new file a folder has none in stock."""
 _FLAGS: Final = os.O_WRONLY | os.O_CLOEXEC | getattr(os, "O_TMPFILE", 0)
@@ -37,7 +41,7 @@ class _Stock:
     made: deque[float] = field(default_factory=lambda: deque(maxlen=_OFTEN))
     descriptors: deque[int] = field(default_factory=deque)
     is_refused: bool = False
-    """The file system has no files without a name, or the folder is full or gone."""
+    """The file system has no files without a name, or lets them get none, or the folder is full or gone."""
 
     def is_low(self) -> bool:
         """Whether the thread has to make some."""
@@ -69,16 +73,30 @@ class SpareFiles:
 
     def named(self, path: str) -> int | None:
         """A descriptor of a new, empty file of this name; None where there is no spare file, or it cannot have the name."""
-        descriptor = self._take(path.rpartition("/")[0]) if hasattr(os, "O_TMPFILE") else None
+        descriptor = self.nameless(path.rpartition("/")[0])
         if descriptor is None:
             return None
         try:
-            # With `src_dir_fd` the call follows the symbolic link to the file. The path is absolute, so any descriptor will do.
-            os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+            self.name(descriptor, path)
         except OSError:
             os.close(descriptor)
             return None
         return descriptor
+
+    def nameless(self, folder: str) -> int | None:
+        """A descriptor of a new, empty file in a folder that has no name yet; None where there is no spare file."""
+        return self._take(folder) if hasattr(os, "O_TMPFILE") else None
+
+    def name(self, descriptor: int, path: str) -> None:
+        """Give such a file its name in its folder. After an error other than a taken name the folder has no spare files any more."""
+        try:
+            # With `src_dir_fd` the call follows the symbolic link to the file. The path is absolute, so any descriptor will do.
+            os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+        except FileExistsError:
+            raise
+        except OSError:
+            self._refuse(path.rpartition("/")[0])
+            raise
 
     def count(self) -> int:
         """How many there are."""
@@ -107,16 +125,34 @@ class SpareFiles:
                         self._thread.start()
         return descriptor
 
+    def _refuse(self, folder: str) -> None:
+        with self._lock:
+            stock = self._stocks.setdefault(folder, _Stock())
+            stock.is_refused = True
+            stock.close()
+
     def _run(self) -> None:
         while True:
             if self._wanted.wait(_IDLE_SECONDS):
                 self._wanted.clear()
+                self._await_quiet()
                 self._fill()
             with self._lock:
                 self._forget()
                 if not self._stocks:
                     self._thread = None
                     return
+
+    def _await_quiet(self) -> None:
+        """Wait until no file was made for a moment: to make one holds up those that are synced."""
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            with self._lock:
+                last = max((stock.made[-1] for stock in self._stocks.values()), default=0.0)
+            left = min(last + _QUIET_SECONDS, end) - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(left)
 
     def _fill(self) -> None:
         with self._lock:
