@@ -18,7 +18,7 @@ from headrace.operators.panes.emission_limit import EmissionCap
 from headrace.runtime.epoch import engine
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.ingest.system_feed import FACT
+from headrace.runtime.ingest.system_streams.system_feed import FACT
 from headrace.runtime.results import result_log
 from headrace.runtime.tasks.state import emission_limits
 from headrace.time import SECOND

@@ -3,6 +3,7 @@ input, a chunk of a backfill, windows left to emit), has it run, and publishes i
 
 An epoch takes the next ingest records and the newest plan, runs one job, and publishes one manifest. Nothing counts before
 the manifest is published, which is atomic: a kill leaves the home of the previous epoch. A backfill reads the archive.
+An epoch may begin while its records are appended to the ingest log; it is published after them.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import field, replace
+from functools import partial
 from typing import Any, Final
 
-from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.connectors.records.options import FILES
 from headrace.dataclass import dataclass
 from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
-from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.backfill.backfill_scheduler import Chunk, Position, ReplaySchedule
 from headrace.runtime.backfill.former_states import under_current_names
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
-from headrace.runtime.backfill.replay import Archives
+from headrace.runtime.backfill.replay import Archives, Records
 from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.garbage_collection import Housekeeping
@@ -35,13 +35,14 @@ from headrace.runtime.epoch.rounds import Epoch, Rounds
 from headrace.runtime.epoch.task_orders import state_messages
 from headrace.runtime.home.home import BORN, Home
 from headrace.runtime.ingest import derived_input
-from headrace.runtime.ingest.admission import Admission, gathered_at
-from headrace.runtime.ingest.clock_punctuation import clock_punctuations
+from headrace.runtime.ingest.admission import Admission, Pending
+from headrace.runtime.ingest.appends import Append, NotLogged
 from headrace.runtime.ingest.ingest_queue import Intake
-from headrace.runtime.ingest.system_feed import SystemFeed
+from headrace.runtime.ingest.live_input import LiveInput
+from headrace.runtime.ingest.system_streams.system_feed import SystemFeed
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.messages.task_messages import Participants, Split
+from headrace.runtime.messages.task_messages import Participants
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.overload_control import FinishedEpoch, decided, rows_by_turns
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
@@ -105,6 +106,9 @@ class Engine:
     """The positions in the query log of `plan` and `logged`."""
     _log_lock: threading.RLock = field(init=False, default_factory=threading.RLock)
     """Of the query log, the catalog and `logged`; taken after the loop's lock, and before the intake's."""
+    _append: Append | None = field(init=False, default=None)
+    """That was under way when the epoch's input was taken: its records may be a part of it."""
+    _reads_ahead: bool = field(init=False, default=True)
     _heard: int = field(init=False, default=-1)
     """The epoch after which no operator had a promise for groups left to emit by."""
 
@@ -277,6 +281,7 @@ class Engine:
         self.find_out()
         self.system_feed.ingest(self.published)
         self.intake.listen(index_of(self.plan).sources if polls else ())
+        self._reads_ahead = True
         while (work := self._next_epoch(live_first)) is not None:
             try:
                 return self._run(work)
@@ -284,6 +289,8 @@ class Engine:
                 if not work.is_replay:
                     raise
                 self.unread |= dict.fromkeys(work.operators.named, change)
+            except NotLogged:
+                self._reads_ahead = False  # else pushes that fail hold up all other rows
         return None
 
     def _next_epoch(self, live_first: bool) -> EpochWork | None:
@@ -357,39 +364,29 @@ class Engine:
 
         With `gathers` rows wait for others as long as their stream's `latency` allows.
         """
-        due, splits, ordinals = FOREVER, list[tuple[Split, int]](), dict[str, tuple[int, ...]]()
         sources, most = index_of(self.plan).sources, rows_by_turns(self.manifest, self.intake.waiting)
-        for definition in sources:
-            name, waiting = definition.name, self.intake.available(definition)
-            admission = self.admission.at_most(most(name)).for_easy(waiting, self.executor.easy_rows)
-            chosen = admission.take(waiting, definition)
-            if chosen:
-                due = min(due, gathered_at(definition, waiting, chosen, self.clock()))
-                splits += [
-                    (Split(name, record.ordinal, record=record.record), record.weight) for record in chosen
-                ]
-                ordinals[name] = tuple(record.ordinal for record in chosen)
-        min_punctuations = clock_punctuations(self.intake, sources, self.manifest, ordinals, self.clock())
-        min_punctuations = {
-            name: at for name, at in min_punctuations.items() if at > self.manifest.stream(name).punctuation
-        }
-        changed = self.manifest.querylog != self._planned
+
+        def limits(name: str, waiting: Sequence[Pending]) -> Admission:
+            return self.admission.at_most(most(name)).for_easy(waiting, self.executor.easy_rows)
+
+        append = self._append = self.intake.under_way if self._reads_ahead else None
+        found = LiveInput.of(self.intake, sources, self.manifest, limits, self.clock, append)
+        is_due = bool(found.min_punctuations) or self.manifest.querylog != self._planned
         self.gathers_until = None
-        if not (min_punctuations or changed or self.has_unread_results() or self._has_unheard_promises()):
-            if not splits:
+        if not (is_due or self.has_unread_results() or self._has_unheard_promises()):
+            if not found.splits:
                 return None
-            if gathers and due > self.clock():
-                self.gathers_until = due
+            if gathers and found.due > self.clock():
+                self.gathers_until = found.due
                 return None
-        kind = "epoch" if splits else "tick"
         # An operator with an emission backlog takes its rows; it emits in epochs of its own.
         return EpochWork(
-            kind,
-            tuple(splits),
+            "epoch" if found.splits else "tick",
+            found.splits,
             self.rounds.participants(self.manifest),
             punctuations=self._emission_backlog(),
-            min_punctuations=min_punctuations,
-            taken=ordinals,
+            min_punctuations=found.min_punctuations,
+            taken=found.ordinals,
         )
 
     def _has_unheard_promises(self) -> bool:
@@ -410,13 +407,8 @@ class Engine:
         """True while rows of built-in streams wait for an epoch."""
         return self.system_feed.is_behind(self.published, index_of(self.plan).system_streams)
 
-    def _records(
-        self, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
-    ) -> Mapping[int, Mapping[str, Any]]:
-        if stream.using == derived_streams.USING:
-            ordinals = [ordinal for entry in chunk for ordinal in entry.ordinals]
-            return derived_input.records(self.home, self.manifest, stream, min(ordinals, default=0))
-        return self.intake.records(chunk) if stream.archive == "in place" else {}
+    def _records(self) -> Records:
+        return partial(derived_input.read_again, self.intake, self.manifest)
 
     def is_catching_up(self) -> bool:
         """True while an operator that is not paused has not read all of its archive."""
@@ -435,18 +427,19 @@ class Engine:
     def _reread(self, size: Chunk) -> EpochWork | None:
         """A chunk of the archive for the operators with the most entries left, else for those that were answered from samples."""
         if backfills := self._runnable_backfills():
-            return Archives(self.home, self.manifest, self.plan).chunk(backfills, size, self._records)
+            return Archives(self.home, self.manifest, self.plan).chunk(backfills, size, self._records())
         if not self.plan.repairing:
             return None
         resting = {*backfilling(self.plan, self.manifest), *self._emission_backlog(), *self.rounds.paused}
         repairs = Repairs(self.home, self.manifest, self.plan)
-        return repairs.epoch(resting | self.unread.keys(), size, self._records)
+        return repairs.epoch(resting | self.unread.keys(), size, self._records())
 
     def _run(self, work: EpochWork) -> EpochObservation:
         started = stopwatch.perf_counter()
         self._in_files()
         epoch = self.rounds.run(self.manifest, work)
         executed = stopwatch.perf_counter()
+        self._wait_for_append(epoch)
         planned, seen = self._publish(epoch, executed - started)
         self.intake.consumed(epoch.work.taken)
         self.housekeeping.collect_if_due(self._saved.files)
@@ -459,6 +452,13 @@ class Engine:
         if entries := self.rounds.entries(self.manifest):
             self.log(*entries)
         return seen
+
+    def _wait_for_append(self, epoch: Epoch) -> None:
+        """Wait until the records that an epoch has read are in the log. Raises `NotLogged` if they are not, and the epoch is discarded."""
+        append = self._append
+        if append is not None and append.is_in(epoch.work.taken) and not self.intake.has_logged(append):
+            self.rounds.discard()
+            raise NotLogged
 
     def _vacuum_if_due(self) -> None:
         reading = commit.archive_readers(self.manifest, self.plan, self.home.store.read)

@@ -141,6 +141,8 @@ class Rounds:
     _accepted: str = ""
     """The last execution that was published."""
     _executions: int = 0
+    _failing_before: FailingQueries = field(default_factory=FailingQueries)
+    """As they were when the epoch began."""
     _last_tasks: tuple[int, int] = (0, 0)
     """The number of state tasks of the last epoch, and how many epochs in a row have had it."""
 
@@ -171,6 +173,11 @@ class Rounds:
         tasks, epochs = self._last_tasks
         self._last_tasks = epoch.tasks, epochs + 1 if epoch.tasks == tasks else 1
 
+    def discard(self) -> None:
+        """Take in that the epoch that was run is not published: its executions do not count, and neither do operators that failed in it."""
+        self.forget()
+        self.failing = self._failing_before
+
     def begin(self, manifest: Manifest, work: EpochWork) -> Epoch:
         """An epoch after a manifest, of which nothing has run yet."""
         tasks = self.executor.state_tasks(self.tasks, rows_of(work), index_of(self.plan).levels)
@@ -180,6 +187,7 @@ class Rounds:
         """Run an epoch; operators that fail above the first level are left out of all of it."""
         assert not (self._has_gaps and work.is_replay), "rows that a query reads were not archived"
         work = held(manifest, self.plan, work)
+        self._failing_before = self.failing.copy()
         while True:
             epoch = self.begin(manifest, work)
             try:

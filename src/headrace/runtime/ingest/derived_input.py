@@ -1,17 +1,19 @@
 """Committed runs of results as input of the queries over them: those that these have not read, and those that a backfill
-reads again.
+reads again, as it does records of sources.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.admission import Pending
+from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.result_entry import answered
-from headrace.runtime.plan.derived_streams import operator_of
+from headrace.runtime.plan.derived_streams import USING, operator_of
 from headrace.runtime.results.result_log import retained_entries
 from headrace.store.logs.manifest import Manifest
 from headrace.store.maintenance.retention_classes import PART
@@ -32,13 +34,16 @@ def pending(stream: StreamDefinition, index: int, entry: Mapping[str, Any], rows
     return Pending(index, stream.name, rows, 0, _record(stream, entry))
 
 
-def records(
-    home: Home, manifest: Manifest, stream: StreamDefinition, start: int
-) -> dict[int, Mapping[str, Any]]:
-    """Records by index in the results list, for reading them again."""
+def read_again(
+    intake: Intake, manifest: Manifest, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
+) -> Mapping[int, Mapping[str, Any]]:
+    """The records of archive entries, by ordinal, for reading them in place: by index in the list of results where these are the input."""
+    if stream.using != USING:
+        return intake.records(chunk) if stream.archive == "in place" else {}
+    home, ordinals = intake.home, [ordinal for entry in chunk for ordinal in entry.ordinals]
     return {
         index: _record(stream, entry)
-        for index, entry in retained_entries(home, manifest, start)
+        for index, entry in retained_entries(home, manifest, min(ordinals, default=0))
         if operator_of(stream) in answered(entry, home.store)
     }
 

@@ -1,5 +1,5 @@
 """The queue of input: files and rates that are listed, rows that are pushed and micro-batches of Spark, recorded in the
-ingest log before any task reads them (decision D9); records wait here until an epoch has published them.
+ingest log before any answer counts that has read them (decision D9); records wait here until an epoch has published them.
 
 Pushes append to it from their own threads while an epoch runs; those that arrive during an append are the next append.
 """
@@ -27,6 +27,7 @@ from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest import ingest_summary
 from headrace.runtime.ingest.admission import Pending
+from headrace.runtime.ingest.appends import Append, Arrival
 from headrace.runtime.plan import derived_streams
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.record_log import INGEST_LOG, RecordLog
@@ -41,30 +42,10 @@ _MOST_WITH_ROWS: Final = 64
 
 
 @dataclass(slots=True)
-class _Arrival:
-    """A record that a thread wants to append, with the files it names; `done` once it is in the log, else its `error`.
-
-    No thread waits for one that `may_wait`: it is tried again until it is in the log.
-    """
-
-    record: IngestRecord
-    definition: StreamDefinition
-    files: tuple[str, ...]
-    may_wait: bool = False
-    done: bool = False
-    error: Exception | None = None
-
-    @property
-    def producer(self) -> tuple[str, str]:
-        """Its stream and producer; without one, what no other record has."""
-        return self.record.stream, self.record.producer or self.record.uri
-
-
-@dataclass(slots=True)
 class Intake:
     """Listings of every stream, and the records that wait. The driver alone appends to the ingest log.
 
-    A record is durable in the log before it may be read; a source is listed once, and the logged listing is what counts.
+    A record is durable in the log before an epoch is published that has read it; a source is listed once, and the logged listing is what counts.
     `lock` is held while the log is appended to; a thread that also holds the engine's lock has taken that one first.
     """
 
@@ -77,6 +58,8 @@ class Intake:
     """Notified when an epoch has published records that waited."""
     is_held_back: Callable[[StreamDefinition], bool] = lambda _: False
     """Whether epochs leave the records of a stream for later, since the disk has no room for its rows."""
+    under_way: Append | None = None
+    """The append under way of pushed rows that are in their records: an epoch may read them before it ends, see `has_logged`."""
     held_back: set[str] = field(default_factory=set)
     """The streams whose records an epoch could have taken when it was last asked."""
     _waiting: dict[str, list[Pending]] = field(default_factory=dict)
@@ -89,7 +72,7 @@ class Intake:
     _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
     _producers: dict[str, Producers] = field(default_factory=dict)
     _queued: list[IngestRecord] = field(default_factory=list)
-    _arrivals: deque[_Arrival] = field(default_factory=deque)
+    _arrivals: deque[Arrival] = field(default_factory=deque)
     _segments: dict[str, deque[tuple[int, Instant | None, str]]] = field(default_factory=dict)
     """The segments of each stream that are not deleted: ordinal, arrival (None for pushed rows) and name."""
     _taken_in: set[str] = field(default_factory=set)
@@ -165,7 +148,7 @@ class Intake:
         After a `StoreError` the record may be in the log all the same: see `find_out`. Raises `UserError` when its stream was
         dropped meanwhile.
         """
-        arrival = _Arrival(record, definition, files)
+        arrival = Arrival(record, definition, files)
         self._arrivals.append(arrival)
         with self.lock:
             while not (arrival.done or arrival.error):
@@ -180,7 +163,7 @@ class Intake:
         self, record: IngestRecord, definition: StreamDefinition, files: tuple[str, ...]
     ) -> None:
         """Queue a segment of a push that need not be durable yet: the next append, listing or `log_queued` logs it."""
-        self._arrivals.append(_Arrival(record, definition, files, may_wait=True))
+        self._arrivals.append(Arrival(record, definition, files, may_wait=True))
         self.news.set()
 
     def log_queued(self) -> None:
@@ -196,29 +179,32 @@ class Intake:
 
     def _log_arrivals(self) -> Exception | None:
         """One append of what has arrived: the first record of each producer, those after it in the next append."""
-        arrived: dict[tuple[str, str], _Arrival] = {}
+        arrived: dict[tuple[str, str], Arrival] = {}
         for _ in range(len(self._arrivals)):
             arrival = self._arrivals.popleft()
             if arrived.setdefault(arrival.producer, arrival) is not arrival:
                 self._arrivals.append(arrival)
         fresh = [arrival for arrival in arrived.values() if self._is_fresh(arrival)]
         now = self.clock()
+        files = [file for arrival in fresh for file in arrival.files]
         try:
             self._append(
-                [replace(arrival.record, arrival=now) for arrival in fresh],
-                [file for arrival in fresh for file in arrival.files],
+                [replace(arrival.record, arrival=now) for arrival in fresh], files, is_shown=not files
             )
         except Exception as error:  # noqa: BLE001 - each raises it
             self._fail(fresh, error)
             return error
         except BaseException:
+            self._in_doubt = True  # what is in the log may not be queued
             self._fail(fresh, StoreError("the append was interrupted", outcome="unknown"))
             raise
+        finally:
+            self.under_way = None
         for arrival in fresh:
             arrival.done = True
         return None
 
-    def _fail(self, arrivals: Sequence[_Arrival], error: Exception) -> None:
+    def _fail(self, arrivals: Sequence[Arrival], error: Exception) -> None:
         """The error of an append, for the threads that wait; what may wait is first again, and may be in the log already."""
         for arrival in reversed(arrivals):
             if arrival.may_wait:
@@ -227,7 +213,7 @@ class Intake:
             else:
                 arrival.error = error
 
-    def _is_fresh(self, arrival: _Arrival) -> bool:
+    def _is_fresh(self, arrival: Arrival) -> bool:
         """Whether a record has to be logged; if not it is done, or has an error."""
         try:
             self._require_same_stream(arrival.definition)
@@ -348,9 +334,15 @@ class Intake:
         """Records of a stream that were not consumed, in order."""
         return self._waiting.get(stream, ())
 
-    def available(self, definition: StreamDefinition) -> Sequence[Pending]:
-        """Those that an epoch may take now: none of a stream that is held back."""
-        waiting, name = self.waiting(definition.name), definition.name
+    def has_logged(self, append: Append) -> bool:
+        """Wait for the end of an append; whether its records are in the log, durably, and have the ordinals that an epoch has read."""
+        with self.lock:
+            return append.are_logged
+
+    def available(self, definition: StreamDefinition, append: Append | None = None) -> Sequence[Pending]:
+        """Those that an epoch may take now, with those of an `append` under way: none of a stream that is held back."""
+        name = definition.name
+        waiting = self.waiting(name) if append is None else append.after(self.waiting(name), name)
         if waiting and self.is_held_back(definition):
             self.held_back.add(name)
             return ()
@@ -402,11 +394,20 @@ class Intake:
         else:
             self.changed.pop(stream.name, None)
 
-    def _append(self, records: Sequence[IngestRecord], files: Sequence[str] = ()) -> None:
-        """Log records, and the files they name before them, durably. The caller holds `lock`."""
+    def _append(
+        self, records: Sequence[IngestRecord], files: Sequence[str] = (), *, is_shown: bool = False
+    ) -> None:
+        """Log records, and the files they name before them, durably. The caller holds `lock`.
+
+        If it `is_shown`, an epoch may read the records meanwhile.
+        """
         if not records:
             return
         self.home.fence()
+        if is_shown:
+            next_ordinals = enumerate(records, self.home.ingest_log.end)
+            self.under_way = Append(tuple(_pending(ordinal, record) for ordinal, record in next_ordinals))
+            self.news.set()
         try:
             first = self.home.ingest_log.append([record.to_json() for record in records], after=files)
         except AlreadyPublished:
@@ -418,6 +419,8 @@ class Intake:
             self._remember(record)
             self._enqueue(first + offset, record)
         self._logged = first + len(records)
+        if is_shown and self.under_way is not None:
+            self.under_way.are_logged = first == self.under_way.records[0].ordinal
 
     def _news(self) -> tuple[RecordLog, list[tuple[int, IngestRecord]]]:
         """The log, opened again, with its records that are not queued here, made durable.
@@ -475,13 +478,17 @@ class Intake:
         return 0 <= record.batch <= self.last_batch(record.stream)
 
     def _enqueue(self, ordinal: int, record: IngestRecord) -> None:
-        rows = record.rows_hint if record.rows_hint >= 0 else None
-        length = (
-            record.end - record.start if record.end >= 0 and record.format in ("csv", "json") else record.size
-        )
-        pending = Pending(ordinal, record.stream, rows, length, record.to_json())
-        self._waiting.setdefault(record.stream, []).append(pending)
+        self._waiting.setdefault(record.stream, []).append(_pending(ordinal, record))
         name = record.uri.removeprefix(f"{self.home.store.root}/")
         if name.startswith(f"{segments(record.stream)}/"):
             arrival = record.arrival if record.batch >= 0 else None
             self._segments.setdefault(record.stream, deque()).append((ordinal, arrival, name))
+
+
+def _pending(ordinal: int, record: IngestRecord) -> Pending:
+    """A record as it waits."""
+    rows = record.rows_hint if record.rows_hint >= 0 else None
+    length = record.size
+    if record.end >= 0 and record.format in ("csv", "json"):
+        length = record.end - record.start
+    return Pending(ordinal, record.stream, rows, length, record.to_json())

@@ -43,6 +43,10 @@ class FailingQueries:
     due: dict[str, str] = field(default_factory=dict)
     """Operators that failed too often, with the reason."""
 
+    def copy(self) -> FailingQueries:
+        """The same, which does not change with these."""
+        return FailingQueries(dict(self.attempts), dict(self.due))
+
     def without(self, work: EpochWork, failed: Mapping[str, QueryFailure]) -> EpochWork:
         """The rest of an epoch's work; operators that failed together are isolated first."""
         isolated = {name: failure for name, failure in failed.items() if failure.isolated}

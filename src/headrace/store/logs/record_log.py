@@ -71,6 +71,11 @@ class RecordLog:
         return 0 if last is None else last.end
 
     @property
+    def end(self) -> int:
+        """The ordinal that the next append of this object gives its first record, if no other writer appends before."""
+        return self._end
+
+    @property
     def start(self) -> int:
         """Ordinal of the first record that is not dropped."""
         return 0 if self._last_chunk() is None else self._first_chunk().first

@@ -15,8 +15,8 @@ from headrace.dataclass import dataclass
 from headrace.observation import EpochObservation
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.ingest.pushed_rows import ingest_once
-from headrace.runtime.ingest.quality_rows import changed, quality_values
-from headrace.runtime.ingest.system_rows import Measured, Row, as_table, has_rows
+from headrace.runtime.ingest.system_streams.quality_rows import changed, quality_values
+from headrace.runtime.ingest.system_streams.system_rows import Measured, Row, as_table, has_rows
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.plan_index import PlanIndex

@@ -1,0 +1,1 @@
+"""The built-in streams: the rows about an epoch, and their feed."""
