@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.expected import WrongAnswer
 
 EVERY_US = 20_000
-"""Microseconds between two pushes, and of event time in a batch."""
+"""Microseconds between two pushes on average, and of event time in a batch."""
+_SHIFT_US = 10_000
+"""The most that a push is later than that: as long as the shortest interval of checkpoints of a peer."""
 WARM_UP = 200
 """Batches that are not measured."""
 STREAM = "CREATE STREAM e (at TIMESTAMP, n BIGINT, key INT, value DOUBLE) USING push TIMESTAMP BY at"
@@ -59,6 +62,22 @@ def batches(rows: int, count: int) -> list[pa.Table]:
         columns = [stamps, marks, random.integers(0, 100, rows).astype(np.int32), random.random(rows)]
         tables.append(pa.table(columns, names=["at", "n", "key", "value"]))
     return tables
+
+
+def dues_us(count: int) -> npt.NDArray[np.int64]:
+    """When batches are due, in microseconds from the first: every 20 ms, each up to 10 ms later.
+
+    So what a contender does every 10 ms, such as a checkpoint, is at any distance from a push; at equal distances it would be at one,
+    which luck decides.
+    """
+    shifts = np.random.default_rng(11).integers(0, _SHIFT_US, count)
+    dues: npt.NDArray[np.int64] = np.arange(count) * EVERY_US + shifts
+    return dues - dues[0]
+
+
+def write_dues(count: int, path: Path) -> None:
+    """The same as 8 bytes each, big-endian."""
+    path.write_bytes(dues_us(count).astype(">i8").tobytes())
 
 
 def write_bytes(tables: Sequence[pa.Table], path: Path) -> None:

@@ -1,6 +1,6 @@
 """Latency of one setting: `python -m benchmarks.latency_runner ENGINE ROWS_A_SECOND QUERIES SECONDS`; prints JSON.
 
-Every twenty milliseconds a batch is pushed, on schedule: a push that is late waits in its own latency. Its first row carries its
+Every twenty milliseconds a batch is pushed, up to ten later, on schedule: a push that is late waits in its own latency. Its first row carries its
 number, which the followed query answers; a latency is from the scheduled time of the push to the follower's having the row. Before
 and after it, a yardstick: a file of the same rows is written and synced twice, once for the rows and once for a result.
 """
@@ -28,6 +28,7 @@ from benchmarks.latency_rows import (
     STREAM,
     WARM_UP,
     batches,
+    dues_us,
     percentiles,
     queries,
     timeline_of,
@@ -35,7 +36,7 @@ from benchmarks.latency_rows import (
 )
 
 EVERY = EVERY_US / 1_000_000
-"""Seconds between two pushes."""
+"""Seconds between two pushes, on average."""
 _LONGEST_START = 60.0
 
 
@@ -108,9 +109,8 @@ def main() -> None:
             scheduled, took = np.empty(count), np.empty(count)
             hub.push("e", tables[0])
             follower.first.wait(_LONGEST_START)  # what it takes to start is not its latency
-            start = scheduled[0] = time.perf_counter() + 0.2
+            scheduled[:] = time.perf_counter() + 0.2 + dues_us(count) / 1_000_000
             for number, table in enumerate(tables[1:], 1):
-                scheduled[number] = start + number * EVERY
                 time.sleep(max(0.0, scheduled[number] - time.perf_counter()))
                 began = time.perf_counter()
                 hub.push("e", table)

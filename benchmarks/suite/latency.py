@@ -1,7 +1,8 @@
 """From a push to its followed result, durable when it counts: rows on disk before the push returns, results before they are followed.
 
-Every twenty milliseconds a batch is pushed, on schedule: a late push waits in its own latency. The yardstick in the same process is
-what durability alone takes: a file of the same rows written and synced with its name, twice.
+Every twenty milliseconds a batch is pushed, up to ten milliseconds later by chance, on schedule: a late push waits in its own latency. At
+equal distances a push would be as long before a peer's next checkpoint each time. The yardstick in the same process is what durability
+alone takes: a file of the same rows written and synced with its name, twice.
 
 Peers get the same rows at the same times, and answer the same queries, as an expert writes them: of Flink (Java) and Kafka Streams the
 windows of all queries are aggregated once, as their conditions are on the key. *Flink, transactions* is Flink with a sink that commits with a
@@ -38,6 +39,7 @@ from benchmarks.latency_rows import (
     timeline_of,
     until_ms,
     write_bytes,
+    write_dues,
 )
 from benchmarks.report import Report
 from benchmarks.runs import RunFailed, run_watched
@@ -216,11 +218,12 @@ def _theirs(peer: Peer, rate: int, queries: int, seconds: int) -> dict[str, Any]
     scratch = folders.fresh("latency-run")
     tables = _tables(rate, seconds)
     write_bytes(tables, scratch / "rows")
+    write_dues(len(tables), scratch / "dues")
     module = f"benchmarks.peers.{peer.package}.latency"
     arguments = [
         scratch / "rows",
         tables[0].num_rows,
-        EVERY_US,
+        scratch / "dues",
         queries,
         peer.commit_ms,
         until_ms(len(tables)),

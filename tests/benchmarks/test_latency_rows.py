@@ -5,11 +5,23 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from benchmarks.expected import WrongAnswer
-from benchmarks.latency_rows import STREAM, Answers, batches, expected, queries, until_ms, write_bytes
+from benchmarks.latency_rows import (
+    EVERY_US,
+    STREAM,
+    Answers,
+    batches,
+    dues_us,
+    expected,
+    queries,
+    until_ms,
+    write_bytes,
+    write_dues,
+)
 from benchmarks.latency_runner import answered
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
@@ -42,3 +54,14 @@ def test_bytes_are_the_rows_in_the_order_of_java(tmp_path: Path) -> None:
     columns = [rows.column("at").cast(pa.int64()), *(rows.column(name) for name in ("n", "key", "value"))]
     assert read == list(zip(*(column.to_pylist() for column in columns), strict=True))
     assert [n for _, n, _, _ in read if n >= 0] == [0, 1]
+
+
+def test_batches_are_due_at_any_distance_from_what_happens_every_ten_milliseconds(tmp_path: Path) -> None:
+    dues = dues_us(700)
+    gaps = dues[1:] - dues[:-1]
+    assert abs(gaps.mean() / EVERY_US - 1) < 0.001
+    assert gaps.min() > EVERY_US / 2
+    parts = np.bincount(dues % 10_000 // 1_000, minlength=10)
+    assert parts.min() > 35
+    write_dues(700, tmp_path / "dues")
+    assert struct.unpack(">700q", (tmp_path / "dues").read_bytes()) == tuple(dues.tolist())

@@ -1,6 +1,6 @@
 """Flink from a batch's arrival to its followed result; `src/peers/Latency.java` does it, this starts it. Prints one line of JSON.
 
-`python -m benchmarks.peers.flink.latency ROWS A_BATCH EVERY_US QUERIES COMMIT_MS UNTIL_MS FOLDER`: without COMMIT_MS (0) there are neither
+`python -m benchmarks.peers.flink.latency ROWS A_BATCH DUES QUERIES COMMIT_MS UNTIL_MS FOLDER`: without COMMIT_MS (0) there are neither
 checkpoints nor transactions.
 """
 

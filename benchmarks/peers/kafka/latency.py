@@ -1,6 +1,6 @@
 """Kafka Streams from a batch's arrival to its followed result, with a broker of its own; `src/peers/Latency.java` does it, this starts both.
 
-`python -m benchmarks.peers.kafka.latency ROWS A_BATCH EVERY_US QUERIES COMMIT_MS UNTIL_MS FOLDER`: with COMMIT_MS processing is exactly once
+`python -m benchmarks.peers.kafka.latency ROWS A_BATCH DUES QUERIES COMMIT_MS UNTIL_MS FOLDER`: with COMMIT_MS processing is exactly once
 and the broker syncs every append before it acknowledges it; without (0) it is at least once, and nothing is synced. Prints one line of
 JSON.
 """

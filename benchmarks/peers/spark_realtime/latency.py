@@ -1,6 +1,6 @@
 """Spark's real-time mode from a batch's arrival in one topic of Kafka to its followed result in another; `src/peers/RealTime.java` does it.
 
-`python -m benchmarks.peers.spark_realtime.latency ROWS A_BATCH EVERY_US QUERIES COMMIT_MS UNTIL_MS FOLDER`, with the class path of
+`python -m benchmarks.peers.spark_realtime.latency ROWS A_BATCH DUES QUERIES COMMIT_MS UNTIL_MS FOLDER`, with the class path of
 the peer `kafka` in KAFKA_CLASSPATH: its broker syncs every append, its program sends the rows and follows. One query only; results are there
 at least once, as the mode has no transactions. Prints one line of JSON.
 """

@@ -37,10 +37,10 @@ import org.apache.flink.types.Row;
 import org.apache.flink.util.Collector;
 
 /**
- * From a batch's time of arrival to its followed result: {@code Latency ROWS A_BATCH EVERY_MICROS QUERIES CHECKPOINT_MILLIS UNTIL_MILLIS FOLDER
+ * From a batch's time of arrival to its followed result: {@code Latency ROWS A_BATCH DUES QUERIES CHECKPOINT_MILLIS UNTIL_MILLIS FOLDER
  * TASKS}.
  *
- * <p>ROWS has 28 bytes for each row, see {@code latency_rows.py}. A source emits a batch every EVERY_MICROS, on schedule. With CHECKPOINT_MILLIS
+ * <p>ROWS has 28 bytes for each row, see {@code latency_rows.py}. A source emits a batch when it is due: DUES has 8 bytes for each, in microseconds. With CHECKPOINT_MILLIS
  * a result counts when its transaction is committed: written and synced before the checkpoint, renamed and synced after it. With 0 it counts as
  * soon as the sink has it. Prints one line of JSON.
  */
@@ -106,7 +106,7 @@ public final class Latency {
     StreamExecutionEnvironment environment = environment(folder, checkpoint, given[7]);
     Sink<Answer> sink = checkpoint > 0 ? new Durable(folder.resolve("results").toString()) : new AtOnce();
     DataStream<Event> events =
-        environment.addSource(new Pushed(given[0], aBatch, batches, Long.parseLong(given[2]))).setParallelism(1);
+        environment.addSource(new Pushed(given[0], aBatch, batches, given[2])).setParallelism(1);
     events.flatMap(new Selected(queries)).returns(Answer.class).setParallelism(1).sinkTo(sink).setParallelism(1);
     if (queries > 1) {
       windows(environment, events, queries, until).sinkTo(sink);
@@ -175,24 +175,25 @@ public final class Latency {
     private final String file;
     private final int aBatch;
     private final int batches;
-    private final long everyMicros;
+    private final String dues;
     private int next;
     private volatile boolean isRunning = true;
     private transient ListState<Integer> position;
 
-    Pushed(String file, int aBatch, int batches, long everyMicros) {
+    Pushed(String file, int aBatch, int batches, String dues) {
       this.file = file;
       this.aBatch = aBatch;
       this.batches = batches;
-      this.everyMicros = everyMicros;
+      this.dues = dues;
     }
 
     @Override
     public void run(SourceContext<Event> context) throws Exception {
       ByteBuffer rows = ByteBuffer.wrap(Files.readAllBytes(Path.of(file))).position(next * aBatch * ROW_BYTES);
+      ByteBuffer dueMicros = ByteBuffer.wrap(Files.readAllBytes(Path.of(dues)));
       long start = System.nanoTime() + SETTLING;
       while (isRunning && next < batches) {
-        Seen.due[next] = start + next * everyMicros * 1000;
+        Seen.due[next] = start + dueMicros.getLong(next * Long.BYTES) * 1000;
         long left = Seen.due[next] - System.nanoTime();
         if (left > 0) {
           Thread.sleep(left / 1_000_000, (int) (left % 1_000_000));

@@ -33,11 +33,11 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * From a batch's time of arrival to its followed result: {@code Latency ROWS A_BATCH EVERY_MICROS QUERIES COMMIT_MILLIS UNTIL_MILLIS FOLDER
+ * From a batch's time of arrival to its followed result: {@code Latency ROWS A_BATCH DUES QUERIES COMMIT_MILLIS UNTIL_MILLIS FOLDER
  * BROKER WHO}.
  *
- * <p>ROWS has 28 bytes for each row, see {@code latency_rows.py}. A producer sends a batch every EVERY_MICROS, on schedule; a consumer reads
- * committed answers. WHO answers: {@code streams}, Kafka Streams in this process, or another program, which makes FOLDER/ready when it runs.
+ * <p>ROWS has 28 bytes for each row, see {@code latency_rows.py}. A producer sends a batch when it is due: DUES has 8 bytes for each, in
+ * microseconds. A consumer reads committed answers. WHO answers: {@code streams}, Kafka Streams in this process, or another program, which makes FOLDER/ready when it runs.
  * With COMMIT_MILLIS processing is exactly once, and a transaction is committed that often; with 0 it is at least once. Prints one line of JSON.
  */
 public final class Latency {
@@ -55,7 +55,7 @@ public final class Latency {
     ByteBuffer rows = ByteBuffer.wrap(Files.readAllBytes(Path.of(given[0])));
     int aBatch = Integer.parseInt(given[1]);
     int batches = rows.capacity() / ROW_BYTES / aBatch;
-    long every = Long.parseLong(given[2]) * 1000;
+    ByteBuffer dues = ByteBuffer.wrap(Files.readAllBytes(Path.of(given[2])));
     int queries = Integer.parseInt(given[3]);
     long commit = Long.parseLong(given[4]);
     var broker = Map.<String, Object>of("bootstrap.servers", given[7]);
@@ -71,7 +71,7 @@ public final class Latency {
     }
     var follower = new Follower(given[7], batches);
     follower.start();
-    long[] due = push(rows, aBatch, batches, every, given[7]);
+    long[] due = push(rows, aBatch, batches, dues, given[7]);
     follower.join();
     report(due, follower);
     System.exit(0); // what answers has threads of its own
@@ -170,14 +170,14 @@ public final class Latency {
   }
 
   /** Send the rows, a batch at a time, on schedule; when each batch was due. */
-  private static long[] push(ByteBuffer rows, int aBatch, int batches, long every, String broker) throws Exception {
+  private static long[] push(ByteBuffer rows, int aBatch, int batches, ByteBuffer dues, String broker) throws Exception {
     long[] due = new long[batches];
     var settings = Map.<String, Object>of("bootstrap.servers", broker, "acks", "all", "linger.ms", 0);
     try (var producer = new KafkaProducer<>(settings, new IntegerSerializer(), new ByteBufferSerializer())) {
       producer.partitionsFor(ROWS);
       long start = System.nanoTime() + SETTLING;
       for (int batch = 0; batch < batches; batch++) {
-        due[batch] = start + batch * every;
+        due[batch] = start + dues.getLong(batch * Long.BYTES) * 1000;
         long left = due[batch] - System.nanoTime();
         if (left > 0) {
           Thread.sleep(left / 1_000_000, (int) (left % 1_000_000));
