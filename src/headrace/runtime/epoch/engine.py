@@ -1,9 +1,8 @@
 """The engine, the one writer of a home: it logs and plans changes of the catalog, chooses the work of the next epoch (live
 input, a chunk of a backfill, windows left to emit), has it run, and publishes its manifest.
 
-An epoch takes the next ingest records and the newest plan, runs one job, and publishes one manifest. Nothing counts before
-the manifest is published, which is atomic: a kill leaves the home of the previous epoch. A backfill reads the archive.
-An epoch may begin while its records are appended to the ingest log; it is published after them.
+An epoch takes the next ingest records, also while they are logged, and the newest plan, runs one job, and publishes one manifest. Nothing
+counts before that, which is atomic: a kill leaves the home of the previous epoch. A backfill reads the archive.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ from headrace.runtime.progress.group_progress import has_unheard_promises
 from headrace.runtime.progress.participants import backfilling
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.reduction.vacuuming import Vacuuming
-from headrace.runtime.repair.repair_epochs import Repairs
 from headrace.runtime.results.merging import Merging
 from headrace.runtime.samples.archive_files import ArchiveFiles
 from headrace.runtime.tasks.state import provisional_results
@@ -430,6 +428,8 @@ class Engine:
             return Archives(self.home, self.manifest, self.plan).chunk(backfills, size, self._records())
         if not self.plan.repairing:
             return None
+        from headrace.runtime.repair.repair_epochs import Repairs  # noqa: PLC0415 - after an overload
+
         resting = {*backfilling(self.plan, self.manifest), *self._emission_backlog(), *self.rounds.paused}
         repairs = Repairs(self.home, self.manifest, self.plan)
         return repairs.epoch(resting | self.unread.keys(), size, self._records())

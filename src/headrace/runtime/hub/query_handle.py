@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from headrace.algebra.query import Query
 from headrace.algebra.windows.window import CHANGE
-from headrace.connectors.formats.notebook import show_live
 from headrace.connectors.formats.rendering import to_html
 from headrace.errors import UserError
 from headrace.language.parser.durations import duration
@@ -24,7 +23,7 @@ from headrace.runtime.delivery import on_demand_changelog
 from headrace.runtime.delivery.client import Client, connect
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.invoke.subwindow import answer_within
-from headrace.runtime.results import past_answer, result_log
+from headrace.runtime.results import result_log
 from headrace.runtime.results.result_log import visible
 from headrace.runtime.results.time_merge import Part
 from headrace.runtime.statements.execute import Statements
@@ -33,6 +32,8 @@ from headrace.time import EPOCH, Duration, Instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from headrace.runtime.results import past_answer
 
 Since = datetime | Instant | None
 
@@ -72,12 +73,16 @@ class QueryHandle:
         Of a relation the rows that held at it, of windows the last one that ended by it, of a stream its rows up to it.
         Raises `UserError` where results of then are not stored.
         """
+        from headrace.runtime.results import past_answer  # noqa: PLC0415 - not in a run that only emits
+
         operator, query = self._bound()
         on_demand_changelog.require_changelog(self.name, operator)
         return past_answer.answer_as_of(self._pipeline.home, operator, query, instant_of(at))
 
     def timeline(self, buckets: int = 200) -> past_answer.Timeline | None:
         """How many results were emitted over time; None where there are none."""
+        from headrace.runtime.results import past_answer  # noqa: PLC0415 - as above
+
         return past_answer.timeline(self._pipeline.home, self._bound()[0], buckets)
 
     def completeness(self) -> Completeness:
@@ -148,6 +153,8 @@ class QueryHandle:
 
     def live(self) -> None:
         """Show the answer in a notebook, renewed with each epoch that has results, until the cell is interrupted."""
+        from headrace.connectors.formats.notebook import show_live  # noqa: PLC0415 - only in notebooks
+
         show_live(self.name, self.invoke, self.follow())
 
     def drop(self) -> None:

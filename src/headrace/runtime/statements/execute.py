@@ -33,7 +33,6 @@ from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_
 from headrace.runtime.plan.update_guards import refuse_if_joined_by_changelog
 from headrace.runtime.statements import bulk_changes
 from headrace.runtime.statements.action_checks import ActionRules, refuse_if_written
-from headrace.runtime.statements.alter_window import with_window
 from headrace.runtime.statements.change_batch import (
     CatalogChanges,
     GroupCommit,
@@ -340,6 +339,8 @@ class Statements:
 
     def _set_window(self, statement: stmt.SetWindow) -> Outcome:
         """Emitted windows stay as they are; later ones are of the new kind, over the stored rows."""
+        from headrace.runtime.statements.alter_window import with_window  # noqa: PLC0415 - a rare statement
+
         existing = self._catalog.require_query(statement.name)
         self._without_readers(existing.definition.name)
         definition = with_window(self._catalog, existing, statement)
