@@ -7,18 +7,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.connectors.sources import segment_files
+from headrace.connectors.sources.segment_files import as_rows, record_with_rows
 from headrace.errors import PushFailed
 from headrace.observation import EpochObservation
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.ingest.appends import Append
+from headrace.runtime.ingest.appends import Append, Arrival
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.store.files.disk import Disk
@@ -227,9 +229,29 @@ def test_what_a_discarded_epoch_has_counted_for_queries_does_not_count(tmp_path:
         assert meanwhile.seen() is None
         assert executor.epochs == 1
         assert rounds.failing.attempts == {operator: 2}
+        assert rounds._accepted == "", "as after a take-over"
         assert hub.push("p", [{"v": 1}]) == 1
         assert answer(hub) == (1, 1)
         assert rounds.failing.attempts == {}
+
+
+def test_rows_that_have_a_file_are_read_once_they_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To sync a large one takes longer than an epoch may wait."""
+    monkeypatch.setattr(segment_files, "IN_RECORD", 0)
+    with opened(tmp_path / "home") as (hub, _):
+        shown, append = list[Append | None](), RecordLog.append
+        intake = hub.loop.engine.intake
+
+        def watched(log: RecordLog, *arguments: Any, **options: Any) -> int:
+            shown.append(intake.under_way)
+            return append(log, *arguments, **options)
+
+        monkeypatch.setattr(RecordLog, "append", watched)
+        hub.push("p", [{"v": 1}])
+        assert shown == [None]
+        assert answer(hub) == (1, 1)
 
 
 def test_a_step_reads_ahead_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +259,8 @@ def test_a_step_reads_ahead_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with opened(tmp_path / "home") as (hub, executor):
         hub.push("p", [{"v": 1}])
         wanted = hub.loop.engine.intake._waiting.pop("p")[0]
-        monkeypatch.setattr(Intake, "under_way", Append((wanted,)))
+        always = property(lambda _: Append((wanted,)), lambda *_: None)
+        monkeypatch.setattr(Intake, "under_way", always)
         assert hub.loop.step() is None
         assert executor.epochs == 1
 
@@ -259,6 +282,51 @@ def test_an_interrupt_after_the_append_leaves_a_record_that_is_read_and_counts_o
         assert answer(hub) == (1, 1)
         assert hub.push("p", [{"v": 1}], producer="me", sequence=0) == 1
         assert answer(hub) == (1, 1)
+
+
+@pytest.mark.parametrize("are_logged", [False, True])
+def test_an_append_whose_thread_was_interrupted_at_its_end_is_not_read_again(
+    tmp_path: Path, are_logged: bool
+) -> None:
+    with opened(tmp_path / "home") as (hub, executor):
+        hub.push("p", [{"v": 1}])
+        intake = hub.loop.engine.intake
+        (read,) = intake.waiting("p")
+        assert answer(hub) == (1, 1)
+        intake.under_way = Append((read,), are_logged)
+        assert answer(hub) == (1, 1)
+        assert executor.epochs == 1
+        ahead = replace(read, ordinal=read.ordinal + 1)
+        intake.under_way = Append((ahead,))  # never logged
+        assert answer(hub) == (1, 1)
+        assert intake.under_way is None
+        hub.push("p", [{"v": 10}])
+        assert answer(hub) == (2, 11)
+
+
+def test_an_interrupt_between_records_of_an_append_queues_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of several threads: the first is queued when the second is interrupted."""
+    with opened(tmp_path / "home") as (hub, _):
+        enqueue: Callable[..., None] = Intake._enqueue
+        intake, others = hub.loop.engine.intake, hub.home.catalog.stream("p")
+        assert others is not None
+
+        def interrupted(*arguments: Any) -> None:
+            enqueue(*arguments)
+            monkeypatch.setattr(Intake, "_enqueue", enqueue)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Intake, "_enqueue", interrupted)
+        for number in (5, 6):
+            record = record_with_rows(others, as_rows(others, [{"v": number}]), f"one-{number}", 0)
+            assert record is not None
+            intake._arrivals.append(Arrival(record, others, (), may_wait=True))
+        with pytest.raises(KeyboardInterrupt):
+            intake.log_queued()
+        assert answer(hub) == (2, 11)
+        assert sorted(emitted(hub)) == [5, 6]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -12,6 +12,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.records.options import bytes_per_epoch, files_per_epoch
 from headrace.dataclass import dataclass
 from headrace.runtime.messages.task_messages import Split
@@ -38,6 +39,15 @@ class Pending:
     rows: int | None
     bytes: int
     record: Mapping[str, Any]
+
+    @staticmethod
+    def of(ordinal: int, record: IngestRecord) -> Pending:
+        """A record of the ingest log as it waits."""
+        rows = record.rows_hint if record.rows_hint >= 0 else None
+        length = record.size
+        if record.end >= 0 and record.format in ("csv", "json"):
+            length = record.end - record.start
+        return Pending(ordinal, record.stream, rows, length, record.to_json())
 
     @property
     def weight(self) -> int:

@@ -45,9 +45,9 @@ class Append:
     are_logged: bool = False
     """They are in the log, durably, and have these ordinals."""
 
-    def after(self, waiting: Sequence[Pending], stream: str) -> Sequence[Pending]:
-        """What waits of a stream, and after it those of these records that do not wait yet."""
-        last = waiting[-1].ordinal if waiting else -1
+    def after(self, waiting: Sequence[Pending], stream: str, consumed: int) -> Sequence[Pending]:
+        """What waits of a stream, and after it those of these records that do not wait yet, and were not `consumed` (ordinals below that)."""
+        last = waiting[-1].ordinal if waiting else consumed - 1
         return [*waiting, *(one for one in self.records if one.stream == stream and one.ordinal > last)]
 
     def is_in(self, ordinals: Mapping[str, Sequence[int]]) -> bool:

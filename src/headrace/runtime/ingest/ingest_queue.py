@@ -337,12 +337,19 @@ class Intake:
     def has_logged(self, append: Append) -> bool:
         """Wait for the end of an append; whether its records are in the log, durably, and have the ordinals that an epoch has read."""
         with self.lock:
+            if self.under_way is append:  # its thread was interrupted before it could remove it
+                self.under_way = None
             return append.are_logged
 
-    def available(self, definition: StreamDefinition, append: Append | None = None) -> Sequence[Pending]:
-        """Those that an epoch may take now, with those of an `append` under way: none of a stream that is held back."""
+    def available(
+        self, definition: StreamDefinition, append: Append | None = None, consumed: int = 0
+    ) -> Sequence[Pending]:
+        """Those that an epoch may take now: none of a stream that is held back.
+
+        With those of an `append` under way that are not `consumed`: ordinals from that on.
+        """
         name = definition.name
-        waiting = self.waiting(name) if append is None else append.after(self.waiting(name), name)
+        waiting = self.waiting(name) if append is None else append.after(self.waiting(name), name, consumed)
         if waiting and self.is_held_back(definition):
             self.held_back.add(name)
             return ()
@@ -406,7 +413,7 @@ class Intake:
         self.home.fence()
         if is_shown:
             next_ordinals = enumerate(records, self.home.ingest_log.end)
-            self.under_way = Append(tuple(_pending(ordinal, record) for ordinal, record in next_ordinals))
+            self.under_way = Append(tuple(Pending.of(ordinal, record) for ordinal, record in next_ordinals))
             self.news.set()
         try:
             first = self.home.ingest_log.append([record.to_json() for record in records], after=files)
@@ -478,17 +485,11 @@ class Intake:
         return 0 <= record.batch <= self.last_batch(record.stream)
 
     def _enqueue(self, ordinal: int, record: IngestRecord) -> None:
-        self._waiting.setdefault(record.stream, []).append(_pending(ordinal, record))
+        waiting = self._waiting.setdefault(record.stream, [])
+        if waiting and waiting[-1].ordinal >= ordinal:
+            return  # the append that has queued it was interrupted
+        waiting.append(Pending.of(ordinal, record))
         name = record.uri.removeprefix(f"{self.home.store.root}/")
         if name.startswith(f"{segments(record.stream)}/"):
             arrival = record.arrival if record.batch >= 0 else None
             self._segments.setdefault(record.stream, deque()).append((ordinal, arrival, name))
-
-
-def _pending(ordinal: int, record: IngestRecord) -> Pending:
-    """A record as it waits."""
-    rows = record.rows_hint if record.rows_hint >= 0 else None
-    length = record.size
-    if record.end >= 0 and record.format in ("csv", "json"):
-        length = record.end - record.start
-    return Pending(ordinal, record.stream, rows, length, record.to_json())

@@ -39,7 +39,8 @@ class LiveInput:
         """What waits of these sources within the `limits` of each, and what an `append` is about to make wait."""
         splits, ordinals, due = list[tuple[Split, int]](), dict[str, tuple[int, ...]](), FOREVER
         for definition in sources:
-            name, waiting = definition.name, intake.available(definition, append)
+            name = definition.name
+            waiting = intake.available(definition, append, manifest.stream(name).next)
             chosen = limits(name, waiting).take(waiting, definition)
             if chosen:
                 due = min(due, gathered_at(definition, waiting, chosen, clock()))
