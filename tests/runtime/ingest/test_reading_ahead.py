@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -20,6 +22,8 @@ from headrace.observation import EpochObservation
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.ingest import live_input
+from headrace.runtime.ingest.admission import Pending
 from headrace.runtime.ingest.appends import Append, Arrival
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
@@ -302,6 +306,124 @@ def test_an_append_whose_thread_was_interrupted_at_its_end_is_not_read_again(
         assert intake.under_way is None
         hub.push("p", [{"v": 10}])
         assert answer(hub) == (2, 11)
+
+
+def interrupt_queueing(monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
+    """The next record that is queued is interrupted, before or after it is."""
+    enqueue: Callable[..., None] = Intake._enqueue
+
+    def interrupted(*arguments: Any) -> None:
+        monkeypatch.setattr(Intake, "_enqueue", enqueue)
+        if after:
+            enqueue(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Intake, "_enqueue", interrupted)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_in_a_running_hub_an_interrupted_push_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    with opened(tmp_path / "home") as (hub, _), hub.running():
+        for number in range(5):
+            interrupt_queueing(monkeypatch, after=after)
+            with pytest.raises(KeyboardInterrupt):
+                hub.push("p", [{"v": number}], producer="me", sequence=number)
+            hub.catch_up()
+            hub.push("p", [{"v": number}], producer="me", sequence=number)
+        hub.catch_up()
+        assert sorted(emitted(hub)) == list(range(5))
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("second", ["p", "other"])
+def test_a_push_after_an_interrupted_one_does_not_hide_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, after: bool
+) -> None:
+    with opened(tmp_path / "home") as (hub, _):
+        interrupt_queueing(monkeypatch, after=after)
+        with pytest.raises(KeyboardInterrupt):
+            hub.push("p", [{"v": 1}], producer="me", sequence=0)
+        hub.push(second, [{"v": 100}], producer="you", sequence=0)
+        assert hub.push("p", [{"v": 1}], producer="me", sequence=0) == 1
+        hub.run_once()
+        assert emitted(hub) + emitted(hub, "others") == [1, 100]
+        assert len(list(hub.home.ingest_log.read())) == 2
+
+
+def test_a_push_in_an_append_that_another_thread_left_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "home") as (hub, _), ThreadPoolExecutor(1) as pool:
+        intake = hub.loop.engine.intake
+        with intake.lock:
+            waits = pool.submit(hub.push, "p", [{"v": 2}])
+            while not intake._arrivals:
+                time.sleep(0.001)
+            interrupt_queueing(monkeypatch, after=False)
+            with pytest.raises(KeyboardInterrupt):
+                hub.push("p", [{"v": 1}])
+            hub.push("other", [{"v": 100}])
+        assert waits.result(LONG) == 1
+        hub.run_once()
+        assert sorted(emitted(hub)) == [1, 2]
+
+
+class FullDisk(Disk):
+    """Refuses all writes while it is full."""
+
+    is_full = False
+
+    def write(self, descriptor: int, parts: Any) -> int:
+        if FullDisk.is_full:
+            raise OSError(FULL, os.strerror(FULL))
+        return super().write(descriptor, parts)
+
+
+@pytest.mark.parametrize("pushes", [1, 40])
+def test_pushes_that_a_full_disk_refuses_do_not_end_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pushes: int
+) -> None:
+    monkeypatch.setattr("headrace.store.files.filesystem.Disk", FullDisk)  # of tasks, too
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=2, retries=Retries(()), disk=FullDisk()) as hub:
+        hub.execute(SCRIPT)
+        hub.run_once()
+        with hub.running():
+            monkeypatch.setattr(FullDisk, "is_full", True)
+            for number in range(pushes):
+                with pytest.raises(PushFailed, match="is full"):
+                    hub.push("p", [{"v": number}])
+            monkeypatch.setattr(FullDisk, "is_full", False)
+            assert hub.loop.is_running
+            assert hub.loop.supervisor.failed == 0
+            hub.push("p", [{"v": 7}])
+            hub.catch_up()
+        assert emitted(hub) == [7]
+
+
+def test_an_epoch_over_a_backlog_reads_nothing_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "home") as (hub, executor):
+        hub.push("p", [{"v": number} for number in range(5)])
+        monkeypatch.setattr(live_input, "_FEW_ROWS", 4)
+        disk = FaultyDisk(full_at=1)
+        with stepping(hub, executor, disk) as meanwhile, pytest.raises(PushFailed):
+            hub.push("p", [{"v": 100}])
+        seen = meanwhile.seen()
+        assert seen is not None
+        assert (seen.rows, executor.epochs) == (5, 1)
+
+
+def test_epochs_without_new_rows_wait_for_no_append(tmp_path: Path) -> None:
+    """An append of an earlier step that took nothing: ordinals of results are not those of the log."""
+    with opened(tmp_path / "home") as (hub, _):
+        hub.execute("CREATE QUERY above AS SELECT SUM(v) AS s FROM rows")
+        hub.push("p", [{"v": 1}])
+        hub.run_once()
+        hub.loop.engine.intake.under_way = Append((Pending(0, "p", 1, 1, {}),))
+        assert hub.loop.step() is None
+        hub.run_once(seal=True)
+        assert hub.query("above").history().num_rows > 0
 
 
 def test_an_interrupt_between_records_of_an_append_queues_each_once(

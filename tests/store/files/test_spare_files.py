@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import AlreadyPublished, StoreError
+from headrace.runtime.epoch.supervisor import may_pass
 from headrace.store.files import spare_files as module
 from headrace.store.files.disk import Disk
 from headrace.store.files.filesystem import LocalStore
@@ -205,6 +206,64 @@ def test_where_files_get_no_name_later_the_next_ones_have_one_from_the_start(
     store.write_once("wanted", [b"x"], durable=False)
     assert store.read("wanted") == b"x"
     assert store.list(unfinished=True) == []
+
+
+@pytest.mark.parametrize("error", [errno.ENOENT, errno.EPERM])
+def test_where_files_cannot_be_named_one_write_fails_in_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+        spare_ones(folder)
+    ordinary = os.link
+
+    def refused(source: str, target: str, **more: int) -> None:
+        if more:
+            raise OSError(error, os.strerror(error), source, None, target)
+        ordinary(source, target)
+
+    monkeypatch.setattr(os, "link", refused)
+    store = LocalStore(tmp_path)
+    with pytest.raises(StoreError) as failed:
+        store.write_once("a/wanted", [b"x"], durable=False)
+    assert may_pass(failed.value)
+    for name in ("a/wanted", "b/wanted"):
+        store.write_once(name, [b"x"], durable=False)
+        assert store.read(name) == b"x"
+
+
+def test_without_proc_no_folder_has_spare_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "lexists", lambda _: False)
+    disk = Disk()
+    for number in range(ENOUGH):
+        os.close(disk.create(f"{tmp_path}/{number}"))
+        time.sleep(0.001)
+    until(lambda: spare_files()._stocks[str(tmp_path)].is_refused)
+    assert spare_files().nameless(str(tmp_path)) is None
+
+
+def test_a_name_that_is_refused_after_a_second_leaves_other_folders_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder's spare files are closed meanwhile: a large file takes that long."""
+    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.05)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    make_some(folder)
+    store = LocalStore(tmp_path)
+    thread = spare_files()._thread
+    assert thread is not None
+
+    def parts() -> Iterator[bytes]:
+        yield b"x"
+        until(lambda: not thread.is_alive())
+        folder.rename(tmp_path / "gone")
+
+    store.write_once("folder/large", parts(), durable=False)
+    store.write_once("other/next", [b"x"])
+    store.write_once("folder/next", [b"x"], durable=False)
+    assert store.read("folder/large") == store.read("other/next") == b"x"
 
 
 def test_spare_files_and_their_thread_end_when_none_is_made_any_more(

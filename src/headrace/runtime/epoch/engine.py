@@ -19,7 +19,7 @@ from typing import Any, Final
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.connectors.records.options import FILES
 from headrace.dataclass import dataclass
-from headrace.errors import StoreError, outcome_unless_known
+from headrace.errors import EpochFailed, StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
 from headrace.runtime.backfill.backfill_scheduler import Chunk, Position, ReplaySchedule
 from headrace.runtime.backfill.former_states import under_current_names
@@ -288,6 +288,7 @@ class Engine:
                     raise
                 self.unread |= dict.fromkeys(work.operators.named, change)
             except NotLogged:
+                self.rounds.discard()
                 self._reads_ahead = False  # else pushes that fail hold up all other rows
         return None
 
@@ -406,7 +407,7 @@ class Engine:
         return self.system_feed.is_behind(self.published, index_of(self.plan).system_streams)
 
     def _records(self) -> Records:
-        return partial(derived_input.read_again, self.intake, self.manifest)
+        return partial(derived_input.read_again, self.home, self.manifest)
 
     def is_catching_up(self) -> bool:
         """True while an operator that is not paused has not read all of its archive."""
@@ -437,9 +438,14 @@ class Engine:
     def _run(self, work: EpochWork) -> EpochObservation:
         started = stopwatch.perf_counter()
         self._in_files()
-        epoch = self.rounds.run(self.manifest, work)
+        append, self._append = self._append, None
+        try:
+            epoch = self.rounds.run(self.manifest, work)
+        except (StoreError, OSError, EpochFailed):
+            self.intake.require_logged(append, work.taken)  # on a full disk both fail
+            raise
         executed = stopwatch.perf_counter()
-        self._wait_for_append(epoch)
+        self.intake.require_logged(append, work.taken)
         planned, seen = self._publish(epoch, executed - started)
         self.intake.consumed(epoch.work.taken)
         self.housekeeping.collect_if_due(self._saved.files)
@@ -452,13 +458,6 @@ class Engine:
         if entries := self.rounds.entries(self.manifest):
             self.log(*entries)
         return seen
-
-    def _wait_for_append(self, epoch: Epoch) -> None:
-        """Wait until the records that an epoch has read are in the log. Raises `NotLogged` if they are not, and the epoch is discarded."""
-        append = self._append
-        if append is not None and append.is_in(epoch.work.taken) and not self.intake.has_logged(append):
-            self.rounds.discard()
-            raise NotLogged
 
     def _vacuum_if_due(self) -> None:
         reading = commit.archive_readers(self.manifest, self.plan, self.home.store.read)

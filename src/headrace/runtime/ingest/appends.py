@@ -47,6 +47,7 @@ class Append:
 
     def after(self, waiting: Sequence[Pending], stream: str, consumed: int) -> Sequence[Pending]:
         """What waits of a stream, and after it those of these records that do not wait yet, and were not `consumed` (ordinals below that)."""
+        waiting = list(waiting)  # the append's thread may queue its records meanwhile
         last = waiting[-1].ordinal if waiting else consumed - 1
         return [*waiting, *(one for one in self.records if one.stream == stream and one.ordinal > last)]
 

@@ -11,7 +11,6 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.admission import Pending
-from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.plan.derived_streams import USING, operator_of
 from headrace.runtime.results.result_log import retained_entries
@@ -35,12 +34,14 @@ def pending(stream: StreamDefinition, index: int, entry: Mapping[str, Any], rows
 
 
 def read_again(
-    intake: Intake, manifest: Manifest, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
+    home: Home, manifest: Manifest, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
 ) -> Mapping[int, Mapping[str, Any]]:
     """The records of archive entries, by ordinal, for reading them in place: by index in the list of results where these are the input."""
+    ordinals = {ordinal for entry in chunk for ordinal in entry.ordinals}
     if stream.using != USING:
-        return intake.records(chunk) if stream.archive == "in place" else {}
-    home, ordinals = intake.home, [ordinal for entry in chunk for ordinal in entry.ordinals]
+        is_in_place = stream.archive == "in place" and ordinals
+        listed = home.ingest_log.read(min(ordinals)) if is_in_place else ()
+        return {ordinal: entry for ordinal, entry in listed if ordinal in ordinals}
     return {
         index: _record(stream, entry)
         for index, entry in retained_entries(home, manifest, min(ordinals, default=0))

@@ -22,12 +22,11 @@ from headrace.connectors.sources.listing import list_changed
 from headrace.connectors.sources.rate_source import due
 from headrace.dataclass import dataclass
 from headrace.errors import AlreadyPublished, StoreError, UserError, WriteOutcome
-from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest import ingest_summary
 from headrace.runtime.ingest.admission import Pending
-from headrace.runtime.ingest.appends import Append, Arrival
+from headrace.runtime.ingest.appends import Append, Arrival, NotLogged
 from headrace.runtime.plan import derived_streams
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.record_log import INGEST_LOG, RecordLog
@@ -59,7 +58,7 @@ class Intake:
     is_held_back: Callable[[StreamDefinition], bool] = lambda _: False
     """Whether epochs leave the records of a stream for later, since the disk has no room for its rows."""
     under_way: Append | None = None
-    """The append under way of pushed rows that are in their records: an epoch may read them before it ends, see `has_logged`."""
+    """The append under way of pushed rows that are in their records: an epoch may read them before it ends, see `require_logged`."""
     held_back: set[str] = field(default_factory=set)
     """The streams whose records an epoch could have taken when it was last asked."""
     _waiting: dict[str, list[Pending]] = field(default_factory=dict)
@@ -68,6 +67,8 @@ class Intake:
     _checked: dict[str, Instant] = field(default_factory=dict)
     _seen: dict[str, dict[str, KnownFile]] = field(default_factory=dict)
     _batches: dict[str, int] = field(default_factory=dict)
+    _consumed: dict[str, int] = field(default_factory=dict)
+    """The last ordinal of each stream that an epoch has published."""
     _positions: dict[str, Any] = field(default_factory=dict)
     _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
     _producers: dict[str, Producers] = field(default_factory=dict)
@@ -115,7 +116,7 @@ class Intake:
     def _by_stream(self) -> tuple[dict[str, Any], ...]:
         return (
             *(self._waiting, self._seen, self._batches, self._positions, self._rate, self._producers),
-            *(self.changed, self._checked, self._segments),
+            *(self.changed, self._checked, self._segments, self._consumed),
         )
 
     def listen(self, streams: Iterable[StreamDefinition], *, thorough: bool = False) -> int:
@@ -185,17 +186,19 @@ class Intake:
             if arrived.setdefault(arrival.producer, arrival) is not arrival:
                 self._arrivals.append(arrival)
         fresh = [arrival for arrival in arrived.values() if self._is_fresh(arrival)]
-        now = self.clock()
+        now, before = self.clock(), self._logged
         files = [file for arrival in fresh for file in arrival.files]
         try:
             self._append(
                 [replace(arrival.record, arrival=now) for arrival in fresh], files, is_shown=not files
             )
         except Exception as error:  # noqa: BLE001 - each raises it
+            if not isinstance(error, StoreError):
+                self._doubt(before)
             self._fail(fresh, error)
             return error
         except BaseException:
-            self._in_doubt = True  # what is in the log may not be queued
+            self._doubt(before)
             self._fail(fresh, StoreError("the append was interrupted", outcome="unknown"))
             raise
         finally:
@@ -203,6 +206,10 @@ class Intake:
         for arrival in fresh:
             arrival.done = True
         return None
+
+    def _doubt(self, logged: int) -> None:
+        """Read the log again from that ordinal on before anything else: its records may be in it, and not in the queue."""
+        self._logged, self._in_doubt = min(self._logged, logged), True
 
     def _fail(self, arrivals: Sequence[Arrival], error: Exception) -> None:
         """The error of an append, for the threads that wait; what may wait is first again, and may be in the log already."""
@@ -334,12 +341,15 @@ class Intake:
         """Records of a stream that were not consumed, in order."""
         return self._waiting.get(stream, ())
 
-    def has_logged(self, append: Append) -> bool:
-        """Wait for the end of an append; whether its records are in the log, durably, and have the ordinals that an epoch has read."""
+    def require_logged(self, append: Append | None, ordinals: Mapping[str, Sequence[int]]) -> None:
+        """Wait for the end of an append whose records an epoch has read; raises `NotLogged` unless they are in the log at these ordinals."""
+        if append is None or not append.is_in(ordinals):
+            return
         with self.lock:
             if self.under_way is append:  # its thread was interrupted before it could remove it
                 self.under_way = None
-            return append.are_logged
+            if not append.are_logged:
+                raise NotLogged
 
     def available(
         self, definition: StreamDefinition, append: Append | None = None, consumed: int = 0
@@ -359,19 +369,11 @@ class Intake:
     def consumed(self, read_ordinals: Mapping[str, Sequence[int]]) -> None:
         """Remove records that an epoch has published: the first of each stream. A push may append others meanwhile."""
         for stream, ordinals in read_ordinals.items():
+            self._consumed[stream] = max(self._consumed.get(stream, -1), *ordinals)
             waiting = self._waiting.get(stream, [])
             del waiting[: sum(record.ordinal <= max(ordinals) for record in waiting[: len(ordinals)])]
         with self.taken:
             self.taken.notify_all()
-
-    def records(self, entries: Iterable[ArchiveEntry]) -> dict[int, Mapping[str, Any]]:
-        """Ingest records by ordinal, for reading a source in place again."""
-        needed = {ordinal for entry in entries for ordinal in entry.ordinals}
-        if not needed:
-            return {}
-        return {
-            ordinal: entry for ordinal, entry in self.home.ingest_log.read(min(needed)) if ordinal in needed
-        }
 
     def _new_records(self, stream: StreamDefinition) -> list[IngestRecord]:
         if stream.using in FILES:
@@ -411,7 +413,10 @@ class Intake:
         if not records:
             return
         self.home.fence()
-        if is_shown:
+        if self._in_doubt:
+            self._take_in(*self._news())
+            records = [record for record in records if not self._is_there(record)]
+        if is_shown and records:
             next_ordinals = enumerate(records, self.home.ingest_log.end)
             self.under_way = Append(tuple(Pending.of(ordinal, record) for ordinal, record in next_ordinals))
             self.news.set()
@@ -486,7 +491,7 @@ class Intake:
 
     def _enqueue(self, ordinal: int, record: IngestRecord) -> None:
         waiting = self._waiting.setdefault(record.stream, [])
-        if waiting and waiting[-1].ordinal >= ordinal:
+        if ordinal <= (waiting[-1].ordinal if waiting else self._consumed.get(record.stream, -1)):
             return  # the append that has queued it was interrupted
         waiting.append(Pending.of(ordinal, record))
         name = record.uri.removeprefix(f"{self.home.store.root}/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.dataclass import dataclass
@@ -13,6 +14,9 @@ from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.task_messages import Split
 from headrace.store.logs.manifest import Manifest
 from headrace.time import FOREVER, Clock, Instant
+
+_FEW_ROWS: Final = 100_000
+"""An epoch of more reads nothing ahead of the log: if the append failed, too much would have been computed for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class LiveInput:
                 due = min(due, gathered_at(definition, waiting, chosen, clock()))
                 splits += [(Split(name, one.ordinal, record=one.record), one.weight) for one in chosen]
                 ordinals[name] = tuple(one.ordinal for one in chosen)
+        if append is not None and sum(weight for _, weight in splits) > _FEW_ROWS:
+            return LiveInput.of(intake, sources, manifest, limits, clock, None)
         by_clock = clock_punctuations(intake, sources, manifest, ordinals, clock())
         later = {name: at for name, at in by_clock.items() if at > manifest.stream(name).punctuation}
         return LiveInput(tuple(splits), ordinals, later, due)

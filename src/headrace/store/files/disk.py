@@ -1,4 +1,4 @@
-"""The system calls of the store that change a disk: the methods of `Disk`, and no others.
+"""The system calls of the store that change files: the methods of `Disk`, and no others.
 
 A test can replace this one small object, stop the process before or after any call, tear a write, or lose what was never
 synced, and then restart.

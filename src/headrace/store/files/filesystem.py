@@ -212,7 +212,10 @@ class LocalStore:
                 self._disk.name(descriptor, path)
             except FileNotFoundError:  # the folder was deleted since the file was made
                 self._make_folder(_folder_of(path))
-                self._disk.name(descriptor, path)
+                try:
+                    self._disk.name(descriptor, path)
+                except FileNotFoundError as error:
+                    raise OSError(errno.EIO, "files cannot be named by their descriptors", path) from error
         except FileExistsError as error:
             raise self._taken(name) from error
         finally:

@@ -7,6 +7,7 @@ is not used vanishes with its descriptor, whatever happens to the process.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -51,8 +52,10 @@ class _Stock:
     def fill(self, folder: str) -> None:
         """Make what is missing."""
         try:
-            while len(self.descriptors) < _STOCK:
+            while len(self.descriptors) < _STOCK and not self.is_refused:
                 self.descriptors.append(os.open(folder, _FLAGS, 0o644))
+                # A file gets its name by this path, without which it would have none.
+                self.is_refused = not os.path.lexists(f"/proc/self/fd/{self.descriptors[-1]}")
         except OSError:
             self.is_refused = True  # who makes a file in the ordinary way meets the error, if it is one
 
@@ -70,6 +73,8 @@ class SpareFiles:
         self._lock = threading.Lock()
         self._wanted = threading.Event()
         self._thread: threading.Thread | None = None
+        self._is_refused = False
+        """Files may not be linked in this process."""
 
     def named(self, path: str) -> int | None:
         """A descriptor of a new, empty file of this name; None where there is no spare file, or it cannot have the name."""
@@ -88,14 +93,17 @@ class SpareFiles:
         return self._take(folder) if hasattr(os, "O_TMPFILE") else None
 
     def name(self, descriptor: int, path: str) -> None:
-        """Give such a file its name in its folder. After an error other than a taken name the folder has no spare files any more."""
+        """Give such a file its name in its folder. After an error the folder has no spare files any more, unless the name is taken or
+        the disk is full; no folder has any where files may not be linked.
+        """
         try:
             # With `src_dir_fd` the call follows the symbolic link to the file. The path is absolute, so any descriptor will do.
             os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
-        except FileExistsError:
-            raise
-        except OSError:
-            self._refuse(path.rpartition("/")[0])
+        except OSError as error:
+            if error.errno not in {errno.EEXIST, errno.ENOSPC, errno.EDQUOT}:
+                folder = path.rpartition("/")[0]
+                is_there = os.access(folder, os.F_OK)
+                self._refuse(folder, everywhere=is_there or isinstance(error, PermissionError))
             raise
 
     def count(self) -> int:
@@ -114,7 +122,8 @@ class SpareFiles:
                 self._forget()
             stock = self._stocks.setdefault(folder, _Stock())
             stock.made.append(time.monotonic())
-            descriptor = stock.descriptors.popleft() if stock.descriptors else None
+            usable = stock.descriptors and not (stock.is_refused or self._is_refused)
+            descriptor = stock.descriptors.popleft() if usable else None
             if stock.is_low():
                 self._wanted.set()
                 if self._thread is None:
@@ -125,9 +134,11 @@ class SpareFiles:
                         self._thread.start()
         return descriptor
 
-    def _refuse(self, folder: str) -> None:
+    def _refuse(self, folder: str, *, everywhere: bool) -> None:
         with self._lock:
+            self._is_refused = self._is_refused or everywhere
             stock = self._stocks.setdefault(folder, _Stock())
+            stock.made.append(time.monotonic())
             stock.is_refused = True
             stock.close()
 

@@ -18,7 +18,7 @@ from typing import Final
 _GET: Final = 0x80086601
 _SET: Final = 0x40086602
 """`FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`."""
-_FLAGS: Final = struct.Struct("l")
+_FLAGS: Final = struct.Struct("i4x")
 _TOP: Final = 0x00020000
 """`EXT4_TOPDIR_FL`."""
 

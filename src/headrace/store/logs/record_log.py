@@ -187,9 +187,15 @@ class RecordLog:
         return self._chunk(low)
 
     def _first_chunk(self) -> Chunk:
-        if not self._files.exists(self._first_number):
-            self._first_number = self._files.range().start
-        return self._chunk(self._first_number)
+        while True:
+            if not self._files.exists(self._first_number):
+                self._first_number = self._files.range().start
+            try:
+                return self._chunk(self._first_number)
+            except CorruptStore:
+                if self._files.range().start <= self._first_number:
+                    raise
+                # else another thread has dropped it since
 
     def _last_chunk(self) -> Chunk | None:
         chunk = self._seen
