@@ -179,6 +179,13 @@ def _ratios(
             at_most=True,
         ),
     ]
+    of_many, local = (measured[engine, 2_000, 100]["latency_ms"] for engine in ("spark", "local"))
+    what = "latency on Spark, 2,000 rows/s, 100 queries"
+    ratios += [
+        Ratio(f"median {what}, in 10 ms", of_many["p50"] / 10, 1, at_most=True),
+        Ratio(f"p99 {what}, in 40 ms", of_many["p99"] / 40, 1, at_most=True),
+        Ratio(f"median {what}, to the local executor", of_many["p50"] / local["p50"], 1, at_most=True),
+    ]
     for rate, queries in LOADS:
         ours = runs["spark", rate, queries]
         for peer in PEERS:

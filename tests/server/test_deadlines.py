@@ -159,14 +159,14 @@ def test_an_answer_that_is_too_late_is_not_waited_for(
         (
             "GET",
             "/v1/queries/q/answer?at=2024-01-01T00:00:00Z",
-            "headrace.runtime.hub.query_handle.past_answer.answer_as_of",
+            "headrace.runtime.results.past_answer.answer_as_of",
             None,
         ),
         ("GET", "/v1/queries/q/results", "headrace.server.routes.queries.page_of_results", None),
         (
             "GET",
             "/v1/queries/q/timeline",
-            "headrace.runtime.hub.query_handle.past_answer.timeline",
+            "headrace.runtime.results.past_answer.timeline",
             None,
         ),
         ("POST", "/v1/check", "headrace.server.routes.statements.prospect", NEW),

@@ -402,6 +402,20 @@ def test_pushes_that_a_full_disk_refuses_do_not_end_the_loop(
         assert emitted(hub) == [7]
 
 
+def test_an_epoch_leaves_a_push_to_the_thread_that_waits_for_it(tmp_path: Path) -> None:
+    """Else an append that fails would be an epoch that fails."""
+    with opened(tmp_path / "home") as (hub, _):
+        intake, definition = hub.loop.engine.intake, hub.home.catalog.stream("p")
+        assert definition is not None
+        record = record_with_rows(definition, as_rows(definition, [{"v": 5}]), "one", 0)
+        assert record is not None
+        arrival = Arrival(record, definition, ())
+        intake._arrivals.append(arrival)
+        assert hub.loop.step() is None
+        assert list(intake._arrivals) == [arrival]
+        assert not list(hub.home.ingest_log.read())
+
+
 def test_an_epoch_over_a_backlog_reads_nothing_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path / "home") as (hub, executor):
         hub.push("p", [{"v": number} for number in range(5)])

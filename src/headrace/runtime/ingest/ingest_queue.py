@@ -168,15 +168,18 @@ class Intake:
         self.news.set()
 
     def log_queued(self) -> None:
-        """Log the pushes that wait for it. Raises `StoreError`, and they continue to wait."""
-        if not self._arrivals:
+        """Log the pushes for which no thread waits. Raises `StoreError`, and they continue to wait."""
+        if not self._has_queued():
             return
         self.settle_doubt()
         with self.lock:
-            while self._arrivals:
+            while self._has_queued():
                 error = self._log_arrivals()
                 if error is not None:
                     raise error
+
+    def _has_queued(self) -> bool:
+        return any(arrival.may_wait for arrival in self._arrivals.copy())
 
     def _log_arrivals(self) -> Exception | None:
         """One append of what has arrived: the first record of each producer, those after it in the next append."""
@@ -406,10 +409,7 @@ class Intake:
     def _append(
         self, records: Sequence[IngestRecord], files: Sequence[str] = (), *, is_shown: bool = False
     ) -> None:
-        """Log records, and the files they name before them, durably. The caller holds `lock`.
-
-        If it `is_shown`, an epoch may read the records meanwhile.
-        """
+        """Log records, after the files that they name, durably; an epoch may read what `is_shown` meanwhile. The caller holds `lock`."""
         if not records:
             return
         self.home.fence()
