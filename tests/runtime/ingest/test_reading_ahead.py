@@ -22,7 +22,7 @@ from headrace.observation import EpochObservation
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.ingest import live_input
+from headrace.runtime.ingest import ingest_queue, live_input
 from headrace.runtime.ingest.admission import Pending
 from headrace.runtime.ingest.appends import Append, Arrival
 from headrace.runtime.ingest.ingest_queue import Intake
@@ -352,8 +352,18 @@ def test_a_push_after_an_interrupted_one_does_not_hide_its_record(
         assert len(list(hub.home.ingest_log.read())) == 2
 
 
+class Interrupted(Append):
+    """The thread of the append is interrupted once all of its records are queued."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "are_logged" and value:
+            raise KeyboardInterrupt
+        super().__setattr__(name, value)
+
+
+@pytest.mark.parametrize("are_queued", [False, True])
 def test_a_push_in_an_append_that_another_thread_left_is_acknowledged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, are_queued: bool
 ) -> None:
     with opened(tmp_path / "home") as (hub, _), ThreadPoolExecutor(1) as pool:
         intake = hub.loop.engine.intake
@@ -361,9 +371,13 @@ def test_a_push_in_an_append_that_another_thread_left_is_acknowledged(
             waits = pool.submit(hub.push, "p", [{"v": 2}])
             while not intake._arrivals:
                 time.sleep(0.001)
-            interrupt_queueing(monkeypatch, after=False)
-            with pytest.raises(KeyboardInterrupt):
-                hub.push("p", [{"v": 1}])
+            with monkeypatch.context() as patched:
+                if are_queued:
+                    patched.setattr(ingest_queue, "Append", Interrupted)
+                else:
+                    interrupt_queueing(patched, after=False)
+                with pytest.raises(KeyboardInterrupt):
+                    hub.push("p", [{"v": 1}])
             hub.push("other", [{"v": 100}])
         assert waits.result(LONG) == 1
         hub.run_once()
@@ -434,8 +448,7 @@ def test_epochs_without_new_rows_wait_for_no_append(tmp_path: Path) -> None:
         hub.execute("CREATE QUERY above AS SELECT SUM(v) AS s FROM rows")
         hub.push("p", [{"v": 1}])
         hub.run_once()
-        hub.loop.engine.intake.under_way = Append((Pending(0, "p", 1, 1, {}),))
-        assert hub.loop.step() is None
+        hub.loop.engine._append = Append((Pending(0, "p", 1, 1, {}),))
         hub.run_once(seal=True)
         assert hub.query("above").history().num_rows > 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import threading
 import time
@@ -60,7 +61,8 @@ def make_some(folder: Path) -> int:
     disk = Disk()
     for number in range(ENOUGH):
         os.close(disk.create(f"{folder}/some-{uuid.uuid4().hex}"))
-        if spare_files().count():
+        stock = spare_files()._stocks.get(str(folder))
+        if stock is not None and stock.descriptors:
             return number
         time.sleep(0.002)
     raise AssertionError("there never were spare files")
@@ -119,7 +121,15 @@ def test_a_name_that_is_taken_stays_whose_it_is(tmp_path: Path) -> None:
 def spare_ones(folder: Path) -> None:
     """Have several in a folder of a store."""
     make_some(folder)
-    until(lambda: spare_files().count() > 2)
+    until(lambda: len(spare_files()._stocks[str(folder)].descriptors) > 2)
+
+
+def folder_with_spare_ones_that_is_gone(within: Path) -> Path:
+    folder = within / "folder"
+    folder.mkdir()
+    spare_ones(folder)
+    shutil.rmtree(folder)
+    return folder
 
 
 def test_a_file_that_is_not_synced_yet_gets_its_only_name_when_it_is_whole(
@@ -162,12 +172,7 @@ def test_a_durable_file_has_a_name_before_it_is_synced(
 
 
 def test_a_folder_that_was_deleted_since_is_made_again(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    spare_ones(folder)
-    for file in folder.iterdir():
-        file.unlink()
-    folder.rmdir()
+    folder_with_spare_ones_that_is_gone(tmp_path)
     store = LocalStore(tmp_path)
     store.write_once("folder/wanted", [b"x"], durable=False)
     assert store.read("folder/wanted") == b"x"
@@ -354,12 +359,7 @@ def test_without_proc_files_are_made_in_the_ordinary_way(
 
 
 def test_a_folder_that_is_gone_is_reported_as_ever(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    make_some(folder)
-    for file in folder.iterdir():
-        file.unlink()
-    folder.rmdir()
+    folder = folder_with_spare_ones_that_is_gone(tmp_path)
     with pytest.raises(FileNotFoundError):
         Disk().create(f"{folder}/wanted")
 
