@@ -15,7 +15,7 @@ import pytest
 
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.tasks.state import state_task
+from headrace.runtime.tasks.state import run_merging
 from headrace.runtime.tasks.state.compaction import FAN_IN
 from headrace.time import SECOND
 
@@ -82,7 +82,7 @@ def test_files_of_state_hold_twice_what_is_needed_at_most(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes, history = kept(tmp_path / "as it is", QUERIES[kind])
-    monkeypatch.setattr(state_task, "due_for_merge", lambda runs: tuple(run.name for run in runs))
+    monkeypatch.setattr(run_merging, "due_for_merge", lambda runs: tuple(run.name for run in runs))
     merged, history_of_merged = kept(tmp_path / "merged", QUERIES[kind])
     assert history
     assert history == history_of_merged  # whichever runs were merged, neighbours or not

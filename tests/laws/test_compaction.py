@@ -27,7 +27,7 @@ from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import changes, invoke, stream_answer, windows_answer
 from headrace.reference.history import History, RecordedStream, record
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.tasks.state import compaction, run_reviews, state_task
+from headrace.runtime.tasks.state import compaction, run_merging, run_reviews
 from headrace.time import SECOND
 from tests.laws import strategies as some
 from tests.laws.comparing import canonical
@@ -170,7 +170,7 @@ def _merging_at_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "FAN_IN", 2)
         patch.setattr(compaction, "_LEFT_TO_MERGING", 0)
-        patch.setattr(state_task, "_DEAD_SHARE", 0.0)
+        patch.setattr(run_merging, "_DEAD_SHARE", 0.0)
         patch.setattr(run_reviews, "_LIVE_SHARE", 1.0)
         patch.setattr(run_reviews, "MOST_ROWS", 3)
         yield
@@ -182,20 +182,24 @@ def _merging_at_once() -> Iterator[None]:
     size=st.integers(4, 15),
     names=st.permutations(sorted(MORE)).map(lambda each: each[:8]),
     change=st.integers(2, 8),
+    ahead=st.booleans(),
 )
 def test_a_home_that_merges_after_every_epoch_answers_each_invoke_as_the_reference(
-    seed: int, size: int, names: list[str], change: int
+    seed: int, size: int, names: list[str], change: int, *, ahead: bool
 ) -> None:
-    """Rows come up to 5 seconds late, 3 more than the slack; on the way a query is dropped, and the number of tasks changes."""
+    """Rows come up to 5 seconds late, 3 more than the slack; on the way a query is dropped, and the number of tasks changes.
+
+    Runs are merged in an epoch, or `ahead` between two.
+    """
     rows = made_rows(seed, MOST_ROWS, disorder=5 * SECOND)
     files = cut(rows, *range(size, len(rows), size))
     with tempfile.TemporaryDirectory() as folder:
         rig = Rig(Path(folder), {"maxFilesPerTrigger": "1"}, SLACK)
         with rig.hub(2, {name: MORE[name] for name in names}) as hub:
-            assert_invoked(rig, hub, files, range(min(change, len(files))))
+            assert_invoked(rig, hub, files, range(min(change, len(files))), ahead=ahead)
             hub.execute(f"DROP QUERY {names[-1]}")
         with rig.hub(3) as hub:
-            assert_invoked(rig, hub, files, range(min(change, len(files)), len(files)))
+            assert_invoked(rig, hub, files, range(min(change, len(files)), len(files)), ahead=ahead)
             answered = answers(hub)
             for name in names[:-1]:
                 on_request = hub.operator_and_query(name)[0].on_request is not None
@@ -203,11 +207,15 @@ def test_a_home_that_merges_after_every_epoch_answers_each_invoke_as_the_referen
             assert faults_once_tidy(hub) == []
 
 
-def assert_invoked(rig: Rig, hub: Hub, files: Sequence[Sequence[Row]], numbers: Iterable[int]) -> None:
+def assert_invoked(
+    rig: Rig, hub: Hub, files: Sequence[Sequence[Row]], numbers: Iterable[int], *, ahead: bool
+) -> None:
     """Read some files, an epoch each, and ask every query after each."""
     for number in numbers:
         rig.drop(files[number])
         hub.catch_up()
+        if ahead:
+            hub.loop.engine.executor.prepare_next()
         for known in hub.catalog.queries.values():
             name = known.definition.name
             query, history = hub.operator_and_query(name)[1], recorded(files[: number + 1])

@@ -76,6 +76,8 @@ class RunWriter:
     """A run is full when it holds so much, whatever its rows."""
     buffered: int = 0
     """Bytes of `batches`."""
+    gathers: bool = False
+    """Whether also rows in order are buffered: what is not full is then one run."""
     with_nulls: set[str] = field(default_factory=set)
     """Columns that have had a NULL: all others are written as columns that have none, a sixth faster."""
 
@@ -83,6 +85,11 @@ class RunWriter:
     def held(self) -> int:
         """Bytes of the rows that wait, and of the unfinished file."""
         return self.buffered + (0 if self.ordered is None else self.ordered.written)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no rows wait."""
+        return self.ordered is None and not self.batches
 
     def _is_full(self, rows: int) -> bool:
         return rows >= RUN_ROWS or (self.most_bytes is not None and self.held >= self.most_bytes)
@@ -112,7 +119,8 @@ class RunWriter:
         added = [pa.field(name, column.type, nullable=False) for name, column in ours.items()]
         table = pa.table([*columns, *ours.values()], schema=pa.schema([*theirs, *added]))
         follows = self.ordered is None or at[0] >= self.ordered.high
-        if self.blocks is not None or self.batches or not follows or bool((at[1:] < at[:-1]).any()):
+        waits = self.gathers or self.blocks is not None or self.batches or not follows
+        if waits or bool((at[1:] < at[:-1]).any()):
             self.batches.append((table, at, position, draw))
             self.row_count += len(at)
             self.buffered += table.nbytes + at.nbytes + position.nbytes + draw.nbytes

@@ -35,7 +35,7 @@ FEW = {name: QUERIES[name] for name in ("tumble", "slide", "now", "some")}
 ROWS = made_rows(61, 60)
 FILES = cut(ROWS, 20, 35)
 TASKS_FOR = standing_tasks.tasks_for
-PHASES = ("scan", "exchange", "advance", "answer")
+PHASES = ("scan", "exchange", "advance", "answer", "write_files")
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +84,16 @@ def harmed(where: str, harm: Callable[[StandingTask], None]) -> type[StandingTas
             if where == "answer":
                 harm(self)
             return super().answer(*arguments)
+
+        def write_files(self, *arguments: Any) -> None:
+            if where == "write_files":
+                harm(self)
+            super().write_files(*arguments)
+
+        def prepare_next(self) -> None:
+            if where == "prepare_next":
+                harm(self)
+            super().prepare_next()
 
     return Harmed
 
@@ -229,9 +239,52 @@ def test_a_task_killed_in_any_phase_costs_one_attempt_and_no_row(
     assert mark.exists()
 
 
+def test_a_task_killed_after_its_files_are_written_costs_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    """The epoch counts; whether the next one is an attempt that fails, or is a job at once, is a question of time."""
+    rig, mark = Rig(tmp_path, ONE_FILE), tmp_path / "killed"
+    rig.drop(*FILES)
+    spark_executor = executor(spark, harmed("prepare_next", once(mark, killed)))
+    with Hub(rig.home, spark_executor, tasks=3, retries=Retries((0.01,) * 4)) as hub:
+        hub.execute(rig.script(FEW))
+        assert_as_the_reference(hub, FILES)
+        assert hub.status()["failures"]["count"] <= 1
+        assert mark.exists()
+        assert faults_once_tidy(hub) == []
+
+
+def full(task: StandingTask) -> None:
+    """The disk is full when the task writes."""
+
+    def refuse() -> None:
+        from headrace.errors import StoreError
+
+        raise StoreError("the disk of the home is full")
+
+    task._writes.add(refuse)
+
+
+def out_of_memory(task: StandingTask) -> None:
+    """An error that is not Headrace's."""
+
+    def fail() -> None:
+        raise MemoryError("no room")
+
+    task._writes.add(fail)
+
+
+@pytest.mark.parametrize("harm", [full, out_of_memory])
+def test_an_epoch_of_which_a_file_cannot_be_written_later_is_not_published(
+    spark: SparkSession, tmp_path: Path, harm: Callable[[StandingTask], None]
+) -> None:
+    rig, mark = Rig(tmp_path, ONE_FILE), tmp_path / "refused"
+    rig.drop(*FILES)
+    assert_answers(rig, executor(spark, harmed("write_files", once(mark, harm))), failures=1)
+    assert mark.exists()
+
+
 @pytest.mark.parametrize(
     "phase",
-    ["exchange", *(pytest.param(phase, marks=pytest.mark.soak) for phase in ("scan", "advance", "answer"))],
+    ["exchange", *(pytest.param(phase, marks=pytest.mark.soak) for phase in PHASES if phase != "exchange")],
 )
 def test_a_task_that_is_stopped_is_given_up_and_its_process_is_killed(
     spark: SparkSession, tmp_path: Path, phase: str
@@ -362,7 +415,7 @@ def test_a_users_mistake_found_in_a_task_keeps_its_type_and_the_tasks_stay(
         assert job.is_ready
 
 
-@pytest.mark.parametrize("phase", ["scan", "advance"])
+@pytest.mark.parametrize("phase", ["scan", "advanced"])
 def test_an_error_that_is_not_headraces_is_tried_again_by_a_job(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:

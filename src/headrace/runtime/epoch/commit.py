@@ -257,16 +257,14 @@ def each_by_itself(manifest: Manifest) -> Manifest:
 
 def superseded(receipts: Sequence[StateReceipt]) -> set[str]:
     """State runs that a round of an epoch wrote and a later round replaced: its manifest does not name them."""
-    written = {run.name for receipt in receipts if (run := receipt.run) is not None}
+    written = {run.name for receipt in receipts for run in receipt.runs}
     return written & {name for receipt in receipts for name in receipt.replaced}
 
 
 def files_named(receipts: Sequence[StateReceipt]) -> list[str]:
     """Every file that an epoch's tasks wrote and its manifest will name: made durable before it is published."""
     replaced = superseded(receipts)
-    names = [
-        run.name for receipt in receipts if (run := receipt.run) is not None and run.name not in replaced
-    ]
+    names = [run.name for receipt in receipts for run in receipt.runs if run.name not in replaced]
     names += [file.name for receipt in receipts for file in receipt.results]
     names += [file.name for receipt in receipts for file in receipt.rejects.values()]
     for scan in scans_of(receipts):
@@ -444,7 +442,7 @@ def _state(before: Manifest, receipts: Sequence[StateReceipt]) -> tuple[StateRun
     new = [
         StateRun(run.name, run.low, run.high, run.bytes, run.level, run.epoch)
         for receipt in receipts
-        if (run := receipt.run) is not None
+        for run in receipt.runs
     ]
     return (*remaining, *new)
 

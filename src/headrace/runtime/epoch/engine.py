@@ -490,6 +490,7 @@ class Engine:
             seen = observe(settled, work, epoch.receipts, self.plan, {"execute": seconds}, self.clock())
             settled = self.system_feed.with_rows(before, settled, seen, index, files.write)
         planned = settled.with_base(files.write)
+        self.executor.await_files()
         self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
         self.rounds.accept(epoch)
         self.housekeeping.published(self.published, planned, commit.superseded(epoch.receipts))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.runtime.home.quick_start import matrices_have_one_thread
 from headrace.runtime.messages.exchange_blob import ScanBlob
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
-from headrace.runtime.tasks.levels import run_states
+from headrace.runtime.tasks.levels import Finished, run_states
 from headrace.runtime.tasks.scan.scan_task import scan_blobs
 
 if TYPE_CHECKING:
@@ -50,6 +50,17 @@ class Executor(Protocol):
 
     def has_all_slots(self, tasks: int) -> bool:
         """Whether so many state tasks run in one process, which then runs all levels of an epoch."""
+        ...
+
+    def await_files(self) -> None:
+        """Return once all files that the last receipts name are written, though not durable.
+
+        Called before an epoch is published; raises what `run` raises.
+        """
+        ...
+
+    def prepare_next(self) -> None:
+        """Between two epochs, do ahead what the next one would do first."""
         ...
 
     def revive(self) -> bool:
@@ -92,6 +103,9 @@ class LocalExecutor:
     cores = 1
     easy_rows: int | None = None
 
+    def __init__(self) -> None:
+        self._finished: Finished | None = None
+
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         """Scan, exchange, advance; messages are pickled as for another process.
 
@@ -102,7 +116,17 @@ class LocalExecutor:
             for scan in scans:
                 for task, blob in scan_blobs(pickle.loads(pickle.dumps(scan))):
                     inbox[task].append(blob)
-            return run_states(pickle.loads(pickle.dumps(states)), inbox)
+            self._finished = run_states(pickle.loads(pickle.dumps(states)), inbox)
+        return self._finished.receipts
+
+    def await_files(self) -> None:
+        """Return at once: files are written when their receipts are returned."""
+
+    def prepare_next(self) -> None:
+        """Prepare the tasks of the last epoch for the next one."""
+        finished, self._finished = self._finished, None
+        if finished is not None:
+            finished.prepare_next()
 
     def state_tasks(self, most: int, rows: int, levels: int) -> int:  # noqa: ARG002
         """As many as the hub has."""

@@ -216,6 +216,8 @@ class Loop:
                         pass
                     if self._supervised_step(proceed, live_first=True, polls=self._is_poll_due()) is None:
                         news.wait(self._patience())
+                    elif not news.is_set():
+                        self.engine.executor.prepare_next()
         except BaseException as error:  # noqa: BLE001 - raised by stop() and to those who wait
             self.failure = error
             self._ended()

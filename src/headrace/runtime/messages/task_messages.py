@@ -386,7 +386,8 @@ class StateReceipt(Message):
     """
 
     task: int
-    run: RunRef | None = None
+    runs: tuple[RunRef, ...] = ()
+    """Those it wrote, oldest rows first."""
     replaced: tuple[str, ...] = ()
     results: tuple[ResultsFile, ...] = ()
     rejects: Mapping[str, RejectsFile] = field(default_factory=dict)

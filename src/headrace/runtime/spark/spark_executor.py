@@ -131,6 +131,14 @@ class SparkExecutor:
         if self._standing is not None:
             self._standing.close()
 
+    def await_files(self) -> None:
+        """Wait for the files of standing tasks; those of a job are written when it ends."""
+        if self._standing is not None:
+            self._standing.await_files()
+
+    def prepare_next(self) -> None:
+        """Do nothing: standing tasks do it by themselves, and those of a job have ended."""
+
     def revive(self) -> bool:
         """Start another session if the JVM of this one is gone, or it did not start; whether it did.
 

@@ -12,24 +12,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
+from headrace.dataclass import dataclass
 from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.messages.exchange_blob import ScanBlob, in_order
 from headrace.runtime.messages.task_messages import ScanMessage, Split, StateMessage, StateReceipt
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.tasks.file_writes import AT_ONCE, FileWrites
 from headrace.runtime.tasks.scan.scan_task import scan_blobs
 from headrace.runtime.tasks.state.state_task import StateTask
 
 
-def run_state(message: StateMessage, blobs: Sequence[ScanBlob]) -> StateReceipt:
-    """The receipt of a state task that is the only one of its process."""
-    (receipt,) = run_states([message], {message.task: blobs})
-    return receipt
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The receipts of state tasks, and the tasks."""
+
+    receipts: list[StateReceipt]
+    tasks: Sequence[StateTask]
+
+    def prepare_next(self) -> None:
+        """Do ahead what the next epoch would do first; for a process that stays, once the receipts are on their way."""
+        for task in self.tasks:
+            task.prepare_next()
 
 
 def run_states(
-    messages: Sequence[StateMessage], inbox: Mapping[int, Sequence[ScanBlob]]
-) -> list[StateReceipt]:
-    """The receipts of the state tasks of one process; the inbox has the blobs of scan tasks by state task.
+    messages: Sequence[StateMessage],
+    inbox: Mapping[int, Sequence[ScanBlob]],
+    writes: FileWrites = AT_ONCE,
+) -> Finished:
+    """Run the state tasks of one process; the inbox has the blobs of scan tasks by state task.
 
     With `upper` in the messages these tasks have all slots, and run all levels. If an operator fails at any level, or has too
     many windows to emit, nothing is written.
@@ -37,24 +48,31 @@ def run_states(
     many = any(message.followers or len(message.emitted_to) >= MANY for message in messages)
     with collector_disabled(many):
         numbers = count()
-        tasks = [_Running(message, in_order(inbox[message.task]), numbers) for message in messages]
+        tasks = [_Running(message, in_order(inbox[message.task]), numbers, writes) for message in messages]
         upper = messages[0].upper
         for level in range(1 + (0 if upper is None else upper.count)):
             if level:
                 _rise(tasks, level)
             advanced = [running.advanced() for running in tasks]  # all of them, to find all failures at once
             if not all(advanced):
-                return [running.unwritten() for running in tasks]
-        return [running.written() for running in tasks]
+                return Finished([running.unwritten() for running in tasks], ())
+        receipts = [running.written() for running in tasks]
+        return Finished(receipts, [running.task for running in tasks])
 
 
 class _Running:
     """A state task, and the time that it has taken."""
 
-    def __init__(self, message: StateMessage, blobs: Sequence[ScanBlob], numbers: Iterator[int]) -> None:
+    def __init__(
+        self,
+        message: StateMessage,
+        blobs: Sequence[ScanBlob],
+        numbers: Iterator[int],
+        writes: FileWrites,
+    ) -> None:
         started = time.perf_counter()
         self.message = message
-        self.task = StateTask(message, blobs, cached=True, numbers=numbers)
+        self.task = StateTask(message, blobs, cached=True, numbers=numbers, writes=writes)
         self._limits = dict[str, int]()
         self._seconds = time.perf_counter() - started
 

@@ -12,8 +12,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from pyspark import SparkContext
@@ -52,6 +52,9 @@ class StandingJob:
         self._ready, self._over = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._number, self._used = 0, time.monotonic()
+        self._writing: set[Channel] = set()
+        """Of tasks that have answered the last epoch, and have not sent that its files are written."""
+        self._unwritten: Failure | None = None
         local = context.master.startswith("local")
         host = LOOPBACK if local else context.getConf().get("spark.driver.host", LOOPBACK)
         bound = LOOPBACK if local else context.getConf().get("spark.driver.bindAddress", host)
@@ -105,16 +108,35 @@ class StandingJob:
 
         Raises `ConnectionLost` when a task is lost or silent; then the job is over, and no receipt of the epoch is returned.
         """
+        self.await_files()
         with self._lock:
             if not self._is_complete():
                 return None
-            try:
+            with self._closed_by_errors():
                 receipts = self._run(pickle.dumps(Round(scans, states), protocol=5))
-            except BaseException:
-                self._close()
-                raise
             self._used = time.monotonic()
             return receipts
+
+    def await_files(self) -> None:
+        """Return once all files that the last receipts name are written, though not durable.
+
+        Raises the error of a task that cannot write them, and `ConnectionLost`.
+        """
+        with self._lock, self._closed_by_errors():
+            self._await(set(), self._writing)
+        failure, self._unwritten = self._unwritten, None
+        if failure is not None:
+            raise failure.error
+
+    @contextmanager
+    def _closed_by_errors(self) -> Iterator[None]:
+        """A block in which any error ends the job."""
+        try:
+            yield
+        except BaseException:
+            self._writing.clear()
+            self._close()
+            raise
 
     def _is_complete(self) -> bool:
         """Whether all tasks are there: one may have been killed since the last epoch."""
@@ -128,21 +150,29 @@ class StandingJob:
 
     def _run(self, messages: bytes) -> list[StateReceipt | Failure]:
         self._number += 1
-        began = time.monotonic()
         for channel in self._channels:
             channel.send(self._number, 0, messages)
-        receipts: list[StateReceipt | Failure] = []
-        waiting = set(self._channels)
+        return sorted(self._await(set(self._channels), self._writing), key=_task_of)
+
+    def _await(self, answering: set[Channel], writing: set[Channel]) -> list[StateReceipt | Failure]:
+        """Wait until tasks have answered; or, if none is to answer, until those that have answered have written their files."""
+        began, receipts = time.monotonic(), list[StateReceipt | Failure]()
+        waiting = answering or writing
         while waiting:
-            for channel, frame in transfer(waiting, _POLL_SECONDS):
+            for channel, frame in transfer(answering | writing, _POLL_SECONDS):
                 if frame.round != self._number:
                     raise ConnectionLost("receipts of another epoch")
-                receipts += pickle.loads(frame.data)
-                waiting.remove(channel)
+                if channel in answering:
+                    receipts += pickle.loads(frame.data)
+                    answering.remove(channel)
+                    writing.add(channel)
+                else:
+                    self._unwritten = pickle.loads(frame.data) or self._unwritten
+                    writing.remove(channel)
             now = time.monotonic()
             if any(now - max(channel.heard, began) > self._silence for channel in waiting):
                 raise ConnectionLost(f"no sign of life for {self._silence} seconds")
-        return sorted(receipts, key=_task_of)
+        return receipts
 
     def end(self) -> None:
         """End the job: no epoch begins any more, and its tasks see the end of their connections. Does not wait for them."""

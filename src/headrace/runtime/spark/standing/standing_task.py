@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from pyspark import BarrierTaskContext
 
 from headrace.dataclass import dataclass
-from headrace.errors import EpochFailed
+from headrace.errors import EpochFailed, HeadraceError
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.spark.standing.channel import (
     Channel,
@@ -28,7 +28,9 @@ from headrace.runtime.spark.standing.channel import (
     next_frame,
     transfer,
 )
-from headrace.runtime.spark.standing.task_functions import Blob, Failure, advance, failed_scan, packed, scan
+from headrace.runtime.spark.standing.task_functions import Blob, Failure, advanced, failed_scan, packed, scan
+from headrace.runtime.tasks.file_writes import LaterWrites
+from headrace.runtime.tasks.levels import Finished
 
 LOOPBACK: Final = "127.0.0.1"
 _JOINING_SECONDS: Final = 30.0
@@ -75,6 +77,8 @@ class StandingTask:
         if not self.invitation.local:
             self.host = context.getTaskInfos()[self.index].address.rpartition(":")[0]
         self._early: list[Frame] = []  # blobs of tasks that began the next epoch sooner
+        self._finished: list[Finished] = []
+        self._writes = LaterWrites()
         with suppress(OSError):
             self._stay()
         yield self.index
@@ -112,7 +116,7 @@ class StandingTask:
         opened.enter_context(_Beats(self.driver))
 
     def run(self, number: int, messages: Round) -> None:
-        """One epoch: scan, exchange, advance, answer."""
+        """One epoch: scan, exchange, advance, answer; then write files, and do what the next one would do first."""
         states = {state.task: state for state in messages.states if self._is_own(state.task)}
         blobs: dict[int, list[Blob]] = {task: [] for task in states}
         own_scans = messages.scans[self.index :: self.invitation.tasks]
@@ -125,6 +129,8 @@ class StandingTask:
         self.exchange(number, (len(messages.scans) - len(own_scans)) * len(states), blobs)
         receipts = [self.advance(states[task], blobs[task]) for task in states]
         self.answer(number, receipts)
+        self.write_files(number)
+        self.prepare_next()
 
     def _is_own(self, state_task: int) -> bool:
         return state_task % self.invitation.tasks == self.index
@@ -132,7 +138,10 @@ class StandingTask:
     def scan(self, message: ScanMessage) -> dict[int, Blob]:
         """One blob for each state task, by its number; those for other processes are packed."""
         try:
-            return {owner: blob if self._is_own(owner) else packed(blob) for owner, blob in scan(message)}
+            return {
+                owner: blob if self._is_own(owner) else packed(blob)
+                for owner, blob in scan(message, self._writes)
+            }
         except Exception as error:  # noqa: BLE001 - of any kind: the job that runs it again reports it
             return dict(failed_scan(message, NotForeseen(f"{type(error).__name__}: {error}")))
 
@@ -153,14 +162,35 @@ class StandingTask:
     def advance(self, message: StateMessage, blobs: Sequence[Blob]) -> StateReceipt | Failure:
         """The receipt of one state task."""
         try:
-            return advance(message, blobs)
+            finished = advanced(message, blobs, self._writes)
         except Exception as error:  # noqa: BLE001 - as for a scan
             return Failure(NotForeseen(f"{type(error).__name__}: {error}"))
+        if isinstance(finished, Failure):
+            return finished
+        self._finished.append(finished)
+        return finished.receipts[0]
 
     def answer(self, number: int, receipts: Sequence[StateReceipt | Failure]) -> None:
         """Send the receipts to the driver."""
         self.driver.send(number, self.index, pickle.dumps(receipts, protocol=5))
         finish_sending([self.driver])
+
+    def write_files(self, number: int) -> None:
+        """Write what the receipts name, and send the driver that it is done; or the error. It waits for it before it publishes."""
+        failure: Failure | None = None
+        try:
+            self._writes.finish()
+        except HeadraceError as error:
+            failure = Failure(error)
+        except Exception as error:  # noqa: BLE001 - as for a scan
+            failure = Failure(NotForeseen(f"{type(error).__name__}: {error}"))
+        self.driver.send(number, self.index, pickle.dumps(failure))
+        finish_sending([self.driver])
+
+    def prepare_next(self) -> None:
+        """What the next epoch would do first, while the driver publishes this one."""
+        while self._finished:
+            self._finished.pop().prepare_next()
 
 
 class _Beats:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, Literal, TypeAlias, get_args
 
 from py4j.protocol import Py4JError
@@ -55,6 +55,8 @@ class StandingTasks:
         self.epochs = 0
         """Epochs that were run in standing tasks."""
         self._job: StandingJob | None = None
+        self._writing: StandingJob | None = None
+        """Of the last epoch, whose files may not be written yet."""
         self._started: list[StandingJob] = []
         self._slots = 0
         self._pace = Pace()
@@ -64,12 +66,34 @@ class StandingTasks:
 
         Raises a task's own error, and `EpochFailed` when a standing task was lost: the epoch can be tried again.
         """
+        self.await_files()
         job = self._job_for(scans, states)
         if job is None:
             return None
         try:
-            ended = job.run(scans, states)
-            receipts = None if ended is None else without_failures(ended)
+            with self._losses():
+                ended = job.run(scans, states)
+                receipts = None if ended is None else without_failures(ended)
+        except NotForeseen:
+            return None
+        if receipts is not None:
+            self._writing = job
+            self._pace.succeeded()
+            self.epochs += 1
+        return receipts
+
+    def await_files(self) -> None:
+        """Return once all files that the last receipts name are written. Raises as `run` does."""
+        job, self._writing = self._writing, None
+        if job is not None:
+            with self._losses():
+                job.await_files()
+
+    @contextmanager
+    def _losses(self) -> Iterator[None]:
+        """A block in which a task may be lost, or fail with an error that is not Headrace's: a job tries it again."""
+        try:
+            yield
         except ConnectionLost as error:
             self._pace.failed(time.monotonic())
             raise EpochFailed(
@@ -79,11 +103,7 @@ class StandingTasks:
         except NotForeseen:
             self._pace.failed(time.monotonic())
             self.end()
-            return None
-        if receipts is not None:
-            self._pace.succeeded()
-            self.epochs += 1
-        return receipts
+            raise
 
     def awaiting(self, rows: int) -> int:
         """The number of standing tasks that are ready for an epoch of so many rows; 0 when it would be a job."""

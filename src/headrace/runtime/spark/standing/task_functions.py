@@ -17,7 +17,8 @@ from headrace.runtime.home.gc_control import freeze_modules
 from headrace.runtime.messages.exchange_blob import ScanBlob
 from headrace.runtime.messages.exchange_files import received, sent
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
-from headrace.runtime.tasks.levels import run_state
+from headrace.runtime.tasks.file_writes import AT_ONCE, FileWrites
+from headrace.runtime.tasks.levels import Finished, run_states
 from headrace.runtime.tasks.scan.scan_task import scan_blobs
 
 _FAILED: Final = b"\xff" * 8
@@ -34,11 +35,11 @@ class Failure:
     error: HeadraceError
 
 
-def scan(message: ScanMessage) -> Iterator[tuple[int, Blob]]:
+def scan(message: ScanMessage, writes: FileWrites = AT_ONCE) -> Iterator[tuple[int, Blob]]:
     """The blobs of a scan task by state task, or its error as the blob of each."""
     freeze_modules()
     try:
-        yield from scan_blobs(message)
+        yield from scan_blobs(message, writes)
     except HeadraceError as error:
         yield from failed_scan(message, error).items()
 
@@ -54,13 +55,22 @@ def failed_scan(message: ScanMessage, error: HeadraceError) -> dict[int, bytes]:
 
 
 def advance(message: StateMessage, blobs: Sequence[Blob]) -> StateReceipt | Failure:
-    """The receipt of a state task; or its error, or that of a scan task."""
+    """The receipt of one state task; or its error, or that of a scan task."""
+    finished = advanced(message, blobs)
+    return finished if isinstance(finished, Failure) else finished.receipts[0]
+
+
+def advanced(
+    message: StateMessage, blobs: Sequence[Blob], writes: FileWrites = AT_ONCE
+) -> Finished | Failure:
+    """One state task with its receipt; or its error, or that of a scan task."""
     freeze_modules()
     for blob in blobs:
         if isinstance(blob, bytes) and blob.startswith(_FAILED):
             return Failure(pickle.loads(blob[len(_FAILED) :]))
     try:
-        return run_state(message, [received(blob) if isinstance(blob, bytes) else blob for blob in blobs])
+        own = [received(blob) if isinstance(blob, bytes) else blob for blob in blobs]
+        return run_states([message], {message.task: own}, writes)
     except HeadraceError as error:
         return Failure(error)
 

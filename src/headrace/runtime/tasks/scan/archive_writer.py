@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.archive.runs import Ints, RunWriter
+from headrace.runtime.tasks.file_writes import AT_ONCE, LATER_ROWS, FileWrites
 from headrace.store.files.filesystem import Store
 
 _ENOUGH: Final = 1 << 16
@@ -95,11 +96,14 @@ class Archiving:
         new_name: Callable[[], str],
         draws: Callable[[Sequence[pa.Array], Ints], Ints] = lambda _, position: position,
         most: int | None = None,
+        writes: FileWrites = AT_ONCE,
     ) -> None:
-        self.held, self._most = Held(), most
+        """`writes`: when files of few rows are written."""
+        self.held, self._most, self._writes = Held(), most, writes
+        self._few: list[Callable[[], None]] = []
         self._store, self._writer, self._new_name, self._draws = store, writer, new_name, draws
         self._encoding, self._writing = Background("encode", most=2), Background("archive", most=1)
-        self._is_large = False
+        self._is_large, self._rows = False, 0
         self._names: list[str] = []
 
     def add(
@@ -132,10 +136,22 @@ class Archiving:
                 self._writing.do(partial(self._make, self._names[-1], run))
 
         self._hold(size, self._encoding)
+        self._rows += len(at)
         if self._is_large:  # also of fewer rows that follow: rows stay in their order
+            self._encode_few(self._encoding.do)
             self._encoding.do(encode)
+        elif self._writes.is_later:
+            self._few.append(encode)
+            if self._rows > LATER_ROWS:
+                self._encode_few(lambda each: each())
         else:
             encode()
+
+    def _encode_few(self, do: Callable[[Callable[[], None]], None]) -> None:
+        """Encode the rows that wait for the end."""
+        few, self._few = self._few, []
+        for encode in few:
+            do(encode)
 
     def _hold(self, size: int, thread: Background) -> None:
         """So many bytes more, once there is room for them, or nothing that waits for a thread takes any."""
@@ -145,7 +161,12 @@ class Archiving:
                 return
 
     def finish(self) -> list[str]:
-        """Write the remaining rows; returns the names of all files, complete though perhaps not durable yet."""
+        """Write the remaining rows; returns the names of all files, complete though perhaps not durable yet, or written later."""
+        if self._few and not self._names and self._writer.is_empty:
+            self._names.append(self._new_name())
+            self._writes.add(self._write_few)
+            return self._names
+        self._encode_few(lambda each: each())
         self._encoding.finish()
         for run, _ in self._writer.finish():
             self.held.add(run.size)
@@ -153,6 +174,13 @@ class Archiving:
             self._store.write_once(self._names[-1], [run], durable=False)
         self._writing.finish()
         return self._names
+
+    def _write_few(self) -> None:
+        """Write all rows as one run."""
+        self._writer.gathers = True
+        self._encode_few(lambda each: each())
+        ((run, _),) = self._writer.finish()
+        self._store.write_once(self._names[0], [run], durable=False)
 
     def _make(self, name: str, run: pa.Buffer) -> None:
         self._store.write_once(name, [run], durable=False)

@@ -47,6 +47,7 @@ from headrace.runtime.messages.task_messages import (
 from headrace.runtime.plan.plan_files import plan_in_force
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.tasks.file_writes import AT_ONCE, FileWrites
 from headrace.runtime.tasks.scan.alternative_rows import AlternativeRows
 from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys
@@ -70,12 +71,12 @@ _MANY_ROWS: Final = 1 << 13
 """Deltas of fewer rows are not measured."""
 
 
-def scan_blobs(message: ScanMessage) -> Iterator[tuple[int, ScanBlob]]:
+def scan_blobs(message: ScanMessage, writes: FileWrites = AT_ONCE) -> Iterator[tuple[int, ScanBlob]]:
     """Read the message's splits; yield (state task, blob) for each state task, also without rows."""
     store = LocalStore.at(message.root, synced=message.synced)
     with collector_disabled(message.operators.followers or len(message.operators.named) >= MANY):
         plan = plan_in_force(store, message.plan, message.doubled_errors)
-        task = _ScanTask(store, plan, message)
+        task = _ScanTask(store, plan, message, writes)
         started = time.perf_counter()
         users, orders = callable_by_name(plan.functions), message.filter_orders
         profiling_terms = profiling(orders, time.perf_counter_ns)
@@ -112,8 +113,8 @@ def _is_promise(split: Split) -> bool:
 
 
 class _ScanTask:
-    def __init__(self, store: Store, plan: EpochPlan, message: ScanMessage) -> None:
-        self._store, self._plan, self._message = store, plan, message
+    def __init__(self, store: Store, plan: EpochPlan, message: ScanMessage, writes: FileWrites) -> None:
+        self._store, self._plan, self._message, self._writes = store, plan, message, writes
         self._index = index_of(plan)
         self._streams: dict[str, StreamTask] = {}
         self._unions: dict[str, list[Timed]] = {}
@@ -293,6 +294,7 @@ class _ScanTask:
             new_run,
             lambda batch, position: draws(lambda name: batch[by_name[name]], position),
             most,
+            self._writes,
         )
 
     def _feeds_of(self, name: str) -> list[UnionFeed]:

@@ -23,6 +23,7 @@ from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import StateMessage
 from headrace.runtime.progress.plan_index import PlanIndex
+from headrace.runtime.tasks.state.compaction import MergedAhead
 from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.runtime.tasks.state.state_runs import TaskRun
 from headrace.time import BEGINNING, FOREVER, Instant
@@ -59,6 +60,9 @@ class Agenda:
     moved: dict[str, tuple[Instant, int]] = field(default_factory=dict)
     """Of each source by which rows expire unvisited its punctuation, and the epoch since which it has that."""
 
+    ahead: MergedAhead | None = None
+    """What was merged since the last epoch; None where nothing was decided."""
+
     @staticmethod
     def of(index: PlanIndex, epoch: int, stored: Collection[str]) -> Agenda:
         """An agenda with every state that has stored rows due at once, in this epoch; others are due once rows come."""
@@ -70,6 +74,7 @@ class Agenda:
         """The agenda under another plan: a state with stored rows whose operators have changed is due at once."""
         former, self.index = self.index, index
         self.checked.clear()
+        self.ahead = None
         for known in (self.due_at, self.visited, self.fed):
             for state in known.keys() - index.by_state.keys():
                 known.pop(state)
@@ -165,6 +170,11 @@ class Agenda:
             if any(self.moved.get(source, (BEGINNING, epoch + 1))[1] > epoch for source in sources)
         )
         return chain(visited, expiring)
+
+    def take_merged(self) -> MergedAhead | None:
+        """What was merged since the last epoch; once."""
+        ahead, self.ahead = self.ahead, None
+        return ahead
 
     def see(self, progress: RoundProgress) -> None:
         """Take note of the sources that have moved on in an epoch."""

@@ -14,9 +14,11 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Advance, StateOwner
 from headrace.operators.families.scan_output import gathered
 from headrace.runtime.messages.task_messages import RunRef
+from headrace.runtime.tasks.timing import Ledger
 
 Owners: TypeAlias = Sequence[tuple[StateOwner, Advance]]
 """The owners of one state, each with the advance by which its rows expire."""
@@ -27,6 +29,27 @@ _LEFT_TO_MERGING: Final = 1 << 14
 """Bytes of one or two files up to which a review costs more than what it could free."""
 _SMALL: Final = 1 << 16
 """Bytes of runs that are merged whatever the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The sections of a merged run, named `state/section`, its level, and the names of the runs that it replaces."""
+
+    sections: Mapping[str, pa.Table]
+    level: int
+    replaced: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedAhead:
+    """What was merged after an epoch, for the next one to write, and the time of each state; it may replace nothing.
+
+    The merged run has all that the epoch has stored, and nothing of the next one.
+    """
+
+    epoch: int
+    merged: Merged
+    ledger: Ledger
 
 
 def due_for_merge(runs: Sequence[RunRef]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.result_entry import Facts
 from headrace.runtime.messages.task_messages import ResultsFile, StateMessage
 from headrace.runtime.results.time_merge import PIECE
+from headrace.runtime.tasks.file_writes import FileWrites
 from headrace.store.files.container import parts, streamed
 from headrace.store.files.filesystem import Store
 from headrace.store.maintenance.retention_classes import RETAIN_ALL
@@ -53,7 +55,11 @@ class ResultRuns:
         return self.runs[retention]
 
     def write(
-        self, store: Store, results: Mapping[str, pa.Table], instants: Mapping[str, tuple[Instant, Instant]]
+        self,
+        store: Store,
+        results: Mapping[str, pa.Table],
+        instants: Mapping[str, tuple[Instant, Instant]],
+        writes: FileWrites,
     ) -> tuple[ResultsFile, ...]:
         """Write the results by query; a small run stays in memory, and goes to the driver with its receipt: it is read at once.
 
@@ -68,7 +74,7 @@ class ResultRuns:
             content = b""
             if keep_results(store, name, tables):
                 content = b"".join(parts(tables, compressed=True, piece=PIECE))
-                store.write_once(name, [content], durable=False)
+                writes.add(partial(store.write_once, name, [content], durable=False))
             else:
                 store.write_once(name, streamed(_portions(tables), piece=PIECE), durable=False)
             facts = {query: _facts(table, instants.get(query)) for query, table in tables.items()}

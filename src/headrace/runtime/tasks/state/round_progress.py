@@ -10,11 +10,12 @@ from dataclasses import field, replace
 from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Advance, Operator
 from headrace.operators.joins.key_promises import KeyPromises
+from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.messages.stream_progress import Clock, StreamProgress
 from headrace.runtime.messages.task_messages import StateMessage, StreamReceipt
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.progress.frontier import Frontier
-from headrace.runtime.progress.group_progress import bounds_by
+from headrace.runtime.progress.group_progress import bounds_by, group_advance
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.progress.union_progress import made_of
@@ -101,6 +102,15 @@ class RoundProgress:
             return self.now.progress(stream).groups
         advances = self.index.clock_of(stream).level <= self.message.level
         return derived_streams.promises(definition, (self.now if advances else self.before).punctuation)
+
+    def groups(self, operator: Operator) -> GroupAdvance | None:
+        """The advance of an operator's groups whose punctuation is beyond their stream's."""
+        named, fixed = self.message.emitted_to, self.message.punctuation
+        heeds = operator.id in named and operator.id not in fixed and not self.message.final
+        promised = self.promises(operator.stream) if heeds else {}
+        before = self.message.group_punctuations.get(operator.id, {})
+        rule = derived_streams.promising(self.index.plan.streams[operator.stream])
+        return group_advance(operator, rule, before, promised)
 
     def punctuation_of(self, clock: Clock) -> Instant:
         """The punctuation of the sources of a clock."""

@@ -8,7 +8,9 @@ are new; they count once the driver has published their names.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,6 @@ from headrace.operators.joins.probing.spilled_rows import are_searched
 from headrace.operators.on_demand.selection import arrived
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered
-from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.home import file_names
 from headrace.runtime.home.reject_files import encode_query_rejects
 from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, keep_state_run
@@ -42,38 +43,30 @@ from headrace.runtime.messages.task_messages import (
     stream_receipts,
 )
 from headrace.runtime.plan.adaptive.join_orders import probe_profiles
-from headrace.runtime.plan.derived_streams import promising
 from headrace.runtime.plan.plan_files import plan_in_force
 from headrace.runtime.plan.user_functions import callable_by_name
-from headrace.runtime.progress.group_progress import group_advance
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.results.time_merge import by_instant
+from headrace.runtime.tasks.file_writes import AT_ONCE, FileWrites
 from headrace.runtime.tasks.state.agenda import agenda_for, leave, visits
-from headrace.runtime.tasks.state.compaction import (
-    Owners,
-    before_merge,
-    compacted,
-    due_for_merge,
-    level_after,
-)
+from headrace.runtime.tasks.state.compaction import MergedAhead
 from headrace.runtime.tasks.state.emission_limits import emission_limits, is_long
 from headrace.runtime.tasks.state.result_runs import ResultRuns
 from headrace.runtime.tasks.state.round_progress import RoundProgress
-from headrace.runtime.tasks.state.run_reviews import RunReviews, bytes_but_spilled
+from headrace.runtime.tasks.state.run_merging import MergeFailed, RunMerging
 from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
     open_task_run,
     rows_of_cohort,
-    sections_of,
 )
 from headrace.runtime.tasks.timing import Ledger
 from headrace.store.files.container import parts, streamed
 from headrace.store.files.filesystem import LocalStore
 from headrace.time import Instant
 
-_DEAD_SHARE = 0.2
-"""A run is rewritten when more than this share of its rows belongs to dropped queries."""
+_MOST_AHEAD = 1 << 25
+"""Bytes of runs that are merged between epochs: what is merged stays in memory until the next one."""
 _LARGE = 1 << 21
 """Bytes of state that are not in memory a second time while they are written."""
 
@@ -88,18 +81,17 @@ class StateTask:
         *,
         cached: bool = False,
         numbers: Iterator[int] | None = None,
+        writes: FileWrites = AT_ONCE,
     ) -> None:
         """With `cached`, only what is due is visited: see `Agenda`. `numbers` as in `ResultRuns`."""
+        self._writes = writes
         self._store = LocalStore.at(message.root, synced=message.synced)
         self._message = message
         self.plan = plan_in_force(self._store, message.plan, message.doubled_errors)
         self._index = index_of(self.plan)
         if message.live is not None:
             close_state_runs(self._store, message.live)
-        bounds, operators = (message.low, message.high), self.plan.operators
-        self._runs = [
-            open_task_run(self._store, ref, *bounds, message.plan, operators) for ref in message.runs
-        ]
+        self._runs = [self._opened(ref) for ref in message.runs]
         seen = stream_receipts((blob.receipt for blob in blobs), self.plan)
         self.round = RoundProgress.of(
             self._index, message, after_scans(self.plan.streams, message.streams, seen)
@@ -118,6 +110,9 @@ class StateTask:
         """Time and rows of each state to advance and to merge."""
         self._replaced: tuple[str, ...] = ()
         self._level = 0
+        self._ahead: MergedAhead | None = None
+        self._written: list[RunRef] = []
+        self._advanced: list[tuple[str, Cohort]] = []
         self.result_runs = ResultRuns(message, self.plan, itertools.count() if numbers is None else numbers)
         self._agenda = agenda_for(self._index, message, self._runs) if cached else None
         memories = None if self._agenda is None else self._agenda.memories
@@ -213,6 +208,7 @@ class StateTask:
                 counts = {section: QueryRowCounts.of(table) for section, table in delta.items()}
                 deltas.append(rows_of_cohort(delta, counts, cohort)[0])
             family_step = cohort.advance(runs, deltas, advance)
+            self._advanced.append((name, cohort))
             self._schedule(cohort.queries, [*runs, family_step.state], advance)
             for section, table in family_step.state.items():
                 new_sections.setdefault(section, []).append(table)
@@ -261,18 +257,10 @@ class StateTask:
 
     def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
         """An operator's step; where its stream promises for single groups, these advance up to their promise."""
-        groups = self._groups(operator)
+        groups = self.round.groups(operator)
         if groups is None:
             return operator.advance(runs, deltas, self.round.advance(operator))
         return operator.advance_groups(runs, deltas, self.round.advance(operator), groups)
-
-    def _groups(self, operator: Operator) -> GroupAdvance | None:
-        """The advance of groups whose punctuation is beyond their stream's."""
-        named, fixed = self._message.emitted_to, self._message.punctuation
-        heeds = operator.id in named and operator.id not in fixed and not self._message.final
-        promised = self.round.promises(operator.stream) if heeds else {}
-        before = self._message.group_punctuations.get(operator.id, {})
-        return group_advance(operator, promising(self.plan.streams[operator.stream]), before, promised)
 
     def _collect_all(self, cohort: Cohort, steps: Mapping[str, Step], state_rows: Sequence[int]) -> int:
         """Collect the steps of a cohort; returns the number of result rows. Queries with the same step have one measurement."""
@@ -325,103 +313,35 @@ class StateTask:
         self._unordered.clear()
 
     def compact(self) -> None:
-        """Merge runs of one size class into this epoch's run, and every run with slots of other tasks.
-
-        A run with many rows of dropped queries is merged too: dropping a query frees its state. So is a run whose rows have
-        mostly expired or were superseded.
-        """
-        chosen = set(due_for_merge([run.ref for run in self._runs if run.covers_task]))
-        chosen |= self._dead()
-        reviews = RunReviews(self._index, self._agenda, self._message.epoch, self._ledger, self._needed_bytes)
-        chosen |= reviews.obsolete([run for run in self._runs if run.covers_task])
+        """Merge the runs that are due into this epoch's run; take over what was merged since the last epoch instead, if anything was."""
+        merging = RunMerging(self.round, self._agenda, self._runs, self._ledger)
+        self._ahead = self._taken_over()
+        chosen = merging.divided()
+        if self._ahead is None:
+            chosen |= merging.due(self._message.epoch)
         if not chosen:
             return
-        merging, before = [run for run in self._runs if run.ref.name in chosen], dict(self._state)
-        for name, operators in self._stored_in(merging):
-            with self._ledger.timed(name):
-                try:
-                    self._merge(name, merging, operators)
-                except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
-                    self._fail([query for query in operators if self.round.takes_part(query.id)], failure)
-                    self._state = before  # the runs are merged in a later epoch
-                    return
-        self._level = level_after(
-            [(run.ref.level, run.rows) for run in merging],
-            sum(table.num_rows for table in self._state.values()),
-        )
-        self._replaced = tuple(run.ref.name for run in merging if run.ref.name)
+        try:
+            merged = merging.merged(chosen, self._state)
+        except MergeFailed as failed:  # the runs are merged in a later epoch
+            taking_part = [query for query in failed.operators if self.round.takes_part(query.id)]
+            self._fail(taking_part, failed.failure)
+            return
+        self._state, self._level, self._replaced = dict(merged.sections), merged.level, merged.replaced
 
-    def _dead(self) -> set[str]:
-        """Runs with many rows of dropped queries, which a plan's runs are checked for once, and those that have to be rewritten.
-
-        A run with slots of several tasks is rewritten by all of them in one epoch, or by none.
-        """
-        checked = set() if self._agenda is None else self._agenda.checked
-        unchecked = [run for run in self._runs if run.ref.name not in checked and run.covers_task]
-        dead = {run.ref.name for run in unchecked if run.share_of_others(self._index.by_state) > _DEAD_SHARE}
-        checked.intersection_update(run.ref.name for run in self._runs)
-        checked.update(run.ref.name for run in unchecked)
-        checked.difference_update(dead)
-        low, high, divides = self._message.low, self._message.high, self._message.rewrites
-        rewritten = (
-            run.ref.name
-            for run in self._runs
-            if not run.covers_task and (divides or (low <= run.ref.low and run.ref.high <= high))
-        )
-        return dead.union(rewritten)
-
-    def _stored_in(self, runs: Sequence[TaskRun]) -> list[tuple[str, Sequence[Operator]]]:
-        """The states with rows in runs or in this epoch's, in the plan's order, with their operators."""
-        by_state = self._index.by_state
-        states = {state for run in runs for state in run.states} | set(bytes_by_state(self._state))
-        return [(name, by_state[name]) for name in self._index.in_order(states)]
-
-    def _owning(self, operators: Sequence[Operator]) -> Owners:
-        """The owners of one state; rows of each expire by its own advance, and rows of dropped queries have no owner."""
-        return operators[0].owners(operators, self.round.after)
-
-    def _merge(self, name: str, merging: Sequence[TaskRun], operators: Sequence[Operator]) -> None:
-        """Merge one state's sections of the runs; the state of operators that rest this epoch is unchanged."""
-        owners = self._owning(operators)
-        sections = sections_of(merging, name)
-        self._join(name, sections, list(sections))
-        ready = before_merge(owners, sections)
-        self._join(name, ready, [section for section in ready if section not in sections])
-        for section, needed in self._needed(operators, owners, ready):
-            if needed.num_rows:
-                self._state[f"{name}/{section}"] = needed
-
-    def _needed(
-        self, operators: Sequence[Operator], owners: Owners, sections: Mapping[str, Sequence[pa.Table]]
-    ) -> Iterator[tuple[str, pa.Table]]:
-        """The rows of a state that are still needed; of an operator with its own state without groups that have emitted all."""
-        alone = operators[0] if operators[0].family_key is None else None
-        groups = self._groups(alone) if alone is not None else None
-        for section, merged in compacted(owners, sections):
-            if alone is not None and groups is not None:
-                yield section, alone.without_done(section, merged, groups)
-            else:
-                yield section, merged
-
-    def _needed_bytes(self, operators: Sequence[Operator], sections: Mapping[str, Sequence[pa.Table]]) -> int:
-        """Bytes that a merge of a state's sections would keep, but for rows on disk."""
-        owners = self._owning(operators)
-        ready = before_merge(owners, sections)
-        return bytes_but_spilled((name, [table]) for name, table in self._needed(operators, owners, ready))
-
-    def _join(self, name: str, merging: dict[str, list[pa.Table]], sections: Sequence[str]) -> None:
-        """Move this epoch's tables of a state to those to be merged."""
-        for section in sections:
-            fresh = self._state.pop(f"{name}/{section}", None)
-            if fresh is not None:
-                merging[section].append(fresh)
+    def _taken_over(self) -> MergedAhead | None:
+        """What was merged since the last epoch, of runs that are all still there."""
+        ahead = None if self._agenda is None else self._agenda.take_merged()
+        if ahead is None or not {run.ref.name for run in self._runs}.issuperset(ahead.merged.replaced):
+            return None
+        for name, account in ahead.ledger.items():
+            self._ledger[name].nanoseconds += account.nanoseconds
+        return ahead
 
     def write(self) -> StateReceipt:
         """Write state, results and rejects; the receipt names them."""
         message = self._message
-        run = self._write_state() if self._state else None
-        if run is not None and self._agenda is not None:
-            self._agenda.checked.add(run.name)
+        self._written = [*self._write_merged(), *self._write_state()]
         rejects = {}
         for operator, rejected in self.rejected.items():
             name = file_names.query_rejects(operator, message.epoch, message.task)
@@ -429,9 +349,9 @@ class StateTask:
             rejects[operator] = RejectsFile(name, sum(part.rows for part in rejected))
         return StateReceipt(
             task=message.task,
-            run=run,
-            replaced=self._replaced,
-            results=self.result_runs.write(self._store, self.results, self._instants),
+            runs=tuple(self._written),
+            replaced=self._all_replaced,
+            results=self.result_runs.write(self._store, self.results, self._instants, self._writes),
             rejects=rejects,
             scans=tuple(self._scans) if message.task == 0 else (),
             operators=self._seen,
@@ -453,19 +373,67 @@ class StateTask:
     def _work(self) -> dict[str, WorkObservation]:
         """Time of each state that was visited or merged, and its bytes: in runs that stay, and in this epoch's."""
         fresh = bytes_by_state(self._state)
-        staying = [run for run in self._runs if run.ref.name and run.ref.name not in self._replaced]
+        replaced = self._all_replaced
+        staying = [run for run in self._runs if run.ref.name and run.ref.name not in replaced]
         stored = {
             name: fresh.get(name, 0) + sum(run.bytes_of(name) for run in staying) for name in self._ledger
         }
         return self._ledger.seen("state", stored)
 
-    def _write_state(self) -> RunRef:
+    @property
+    def _all_replaced(self) -> tuple[str, ...]:
+        """The runs that others have replaced in this epoch."""
+        return self._replaced if self._ahead is None else (*self._ahead.merged.replaced, *self._replaced)
+
+    def _write_merged(self) -> Iterator[RunRef]:
+        """The run that was merged ahead, which has nothing of this epoch."""
+        if self._ahead is not None and self._ahead.merged.sections:
+            yield self._write_run(self._ahead.merged.sections, self._ahead.merged.level, self._ahead.epoch)
+
+    def _write_state(self) -> Iterator[RunRef]:
+        if self._state:
+            yield self._write_run(self._state, self._level, self._message.epoch)
+
+    def _write_run(self, sections: Mapping[str, pa.Table], level: int, epoch: int) -> RunRef:
         name = file_names.state_run(self._message.epoch, self._message.task)
-        size = self._store.write_once(name, _encoded(self._state), durable=False)
-        keep_state_run(self._store, name, self._state)
+        if sum(table.nbytes for table in sections.values()) < _LARGE:
+            encoded = list(parts(sections))
+            size = sum(memoryview(part).nbytes for part in encoded)
+            self._writes.add(partial(self._store.write_once, name, encoded, durable=False))
+        else:  # section by section, in memory that the next one uses again
+            each = streamed({section: table} for section, table in sections.items())
+            size = self._store.write_once(name, each, durable=False)
+        keep_state_run(self._store, name, sections)
         if self._agenda is not None:
             self._agenda.checked.add(name)
-        return RunRef(name, self._message.low, self._message.high, self._level, size, self._message.epoch)
+        return RunRef(name, self._message.low, self._message.high, level, size, epoch)
+
+    def prepare_next(self) -> None:
+        """Between epochs: find the rows that the next one will read, and merge the runs that it would merge.
+
+        The last that is done with a task, once its receipt is on its way. Nothing is written: what is merged counts if the next epoch does,
+        which also makes up for what fails here.
+        """
+        message, agenda = self._message, self._agenda
+        if agenda is None or self.failures or (self._index.levels and message.upper is None):
+            return
+        with suppress(Exception):  # of any kind: the next epoch meets it, and reports whose it is
+            replaced = self._all_replaced
+            refs = [run.ref for run in self._runs if run.ref.name and run.ref.name not in replaced]
+            runs = [self._opened(ref) for ref in (*refs, *self._written)]
+            for name, cohort in self._advanced:
+                for run in runs:
+                    if name in run.states:
+                        run.of_cohort(name, cohort)
+            merging = RunMerging(self.round, agenda, runs, Ledger())
+            due = merging.due(message.epoch + 1)
+            if sum(run.ref.bytes for run in runs if run.ref.name in due) <= _MOST_AHEAD:
+                agenda.ahead = MergedAhead(message.epoch, merging.merged(due, {}), merging.ledger)
+
+    def _opened(self, ref: RunRef) -> TaskRun:
+        """A run, cut to the task's slots."""
+        message = self._message
+        return open_task_run(self._store, ref, message.low, message.high, message.plan, self.plan.operators)
 
 
 def _observed(step: Step, state_rows: int) -> OperatorObservation:
@@ -476,13 +444,6 @@ def _observed(step: Step, state_rows: int) -> OperatorObservation:
     emitted, probed = step.emitted_counts, step.probe_counts
     counts = (0, 0, emitted.pairs, emitted.rows, probed.probes, probed.candidates)
     return OperatorObservation(0, 0, 0, *counted, *counts, *(step.key_sample or ()))
-
-
-def _encoded(sections: Mapping[str, pa.Table]) -> Iterable[Any]:
-    """The bytes of a run; of much state section by section, in memory that the next one uses again."""
-    if sum(table.nbytes for table in sections.values()) < _LARGE:
-        return parts(sections)
-    return streamed({name: table} for name, table in sections.items())
 
 
 def _own(operator: Operator, run: TaskRun) -> Sections:

@@ -1,0 +1,137 @@
+"""State runs are merged between two epochs: the epochs have nothing to merge, and what was merged counts only where it may."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import StoreError
+from headrace.operators.base.operator import Operator
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.epoch.supervisor import Retries
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
+from headrace.runtime.tasks.state import compaction, state_task
+from headrace.runtime.tasks.state.compaction import Merged
+from headrace.runtime.tasks.state.run_merging import MergeFailed, RunMerging
+from headrace.store.logs.manifest import ManifestLog
+from tests.runtime.rig import QUERIES, Rig, assert_as_the_reference, cut, faults_once_tidy, made_rows
+
+FEW = {name: QUERIES[name] for name in ("tumble", "slide", "now", "some")}
+ROWS = made_rows(19, 90)
+FILES = cut(ROWS, *range(6, 90, 6))
+ONE_FILE = {"maxFilesPerTrigger": "1"}
+
+
+class Preparing(LocalExecutor):
+    """Prepares each epoch once the one before is published, as a process that stays does; counts what is merged when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.merged: Counter[str] = Counter()
+        self.between = False
+
+    def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
+        self.between = True
+        self.prepare_next()
+        self.between = False
+        return super().run(scans, states)
+
+
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch) -> Preparing:
+    """Two runs of a level are merged; the executor has the merges in epochs and between them."""
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
+    preparing, merged = Preparing(), RunMerging.merged
+
+    def counted(self: RunMerging, names: Collection[str], fresh: Mapping[str, pa.Table]) -> Merged:
+        if names:
+            preparing.merged["between" if preparing.between else "in epochs"] += 1
+        return merged(self, names, fresh)
+
+    monkeypatch.setattr(RunMerging, "merged", counted)
+    return preparing
+
+
+def test_epochs_have_nothing_to_merge_and_store_no_more_runs(tmp_path: Path, executor: Preparing) -> None:
+    counts = {}
+    for name, chosen in (("ahead", executor), ("in epochs", LocalExecutor())):
+        rig = Rig(tmp_path / name, ONE_FILE)
+        rig.drop(*FILES)
+        with Hub(rig.home, chosen, tasks=1) as hub:
+            hub.execute(rig.script(FEW))
+            hub.catch_up()
+            counts[name] = len(hub.home.latest().state)
+            if chosen is executor:
+                assert executor.merged["between"] >= 4
+                assert not executor.merged["in epochs"]
+            assert_as_the_reference(hub, FILES)
+            assert faults_once_tidy(hub) == []
+    assert counts["ahead"] <= counts["in epochs"] + 1
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_statements_and_epochs_that_fail_between_merges_change_no_answer(
+    tmp_path: Path, executor: Preparing, monkeypatch: pytest.MonkeyPatch, tasks: int
+) -> None:
+    """Every third manifest cannot be published at first; a query is dropped and another registered on the way."""
+    publish, attempts = ManifestLog.publish, Counter[int]()
+
+    def unsure(self: ManifestLog, manifest, after=()) -> None:
+        attempts[manifest.epoch] += 1
+        if manifest.epoch % 3 == 2 and attempts[manifest.epoch] == 1:
+            raise StoreError("the disk of the home is full", outcome="absent")
+        publish(self, manifest, after)
+
+    monkeypatch.setattr(ManifestLog, "publish", unsure)
+    rig, half = Rig(tmp_path, ONE_FILE), len(FILES) // 2
+    with Hub(rig.home, executor, tasks=tasks, retries=Retries((0.0,) * 4)) as hub:
+        hub.execute(rig.script({"gone": QUERIES["tumble"], **FEW}))
+        rig.drop(*FILES[:half])
+        hub.catch_up()
+        hub.execute("DROP QUERY gone")
+        hub.register(QUERIES["tumble"], "new")
+        rig.drop(*FILES[half:])
+        assert_as_the_reference(hub, FILES)
+        assert faults_once_tidy(hub) == []
+    assert executor.merged["between"] >= 3
+    assert max(attempts.values()) == 2
+
+
+def test_what_would_take_much_memory_is_merged_in_the_epoch(
+    tmp_path: Path, executor: Preparing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_task, "_MOST_AHEAD", 0)
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*FILES)
+    with Hub(rig.home, executor, tasks=1) as hub:
+        hub.execute(rig.script(FEW))
+        assert_as_the_reference(hub, FILES)
+    assert executor.merged["in epochs"] >= 3
+    assert not executor.merged["between"]
+
+
+def test_the_epoch_meets_an_error_that_merging_ahead_met(
+    tmp_path: Path, executor: Preparing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, failures = RunMerging.merged, list[bool]()
+
+    def fails(self: RunMerging, names: Collection[str], fresh: Mapping[str, pa.Table]) -> Merged:
+        if names and len(failures) < 2:
+            failures.append(executor.between)
+            operators: Sequence[Operator] = self.progress.index.by_state[next(iter(self.runs[0].states))]
+            raise MergeFailed(operators, ValueError("they cannot be added"))
+        return counted(self, names, fresh)
+
+    monkeypatch.setattr(RunMerging, "merged", fails)
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*FILES)
+    with Hub(rig.home, executor, tasks=1) as hub:
+        hub.execute(rig.script(FEW))
+        hub.catch_up()
+        assert failures == [True, False], "between two epochs, and then in the next one, which reports it"
+        assert_as_the_reference(hub, FILES)
