@@ -118,6 +118,6 @@ def same_blocks(cuts: tuple[int, ...]) -> bool:
             part = slice(start, start + cut)
             columns = [column.combine_chunks() for column in rows.slice(start, cut).columns]
             writer.add(columns, at[part], position[part], None)
-        ((data, _),) = writer.finish()
+        (data,) = writer.finish()
         files.append(data.to_pybytes())
     return len(set(files)) == 1

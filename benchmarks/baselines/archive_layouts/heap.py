@@ -137,7 +137,7 @@ class Heap:
         at, position = ints(table, AT), ints(table, POSITION)
         encoder = RunEncoder(table.schema)
         encoder.write(table, at, row_group=self.block_rows)
-        data, _ = encoder.close()
+        data = encoder.close()
         path.write_bytes(data)
         footer = pq.read_metadata(pa.BufferReader(data))
         first = np.arange(0, table.num_rows, self.block_rows)

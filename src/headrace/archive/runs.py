@@ -21,7 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.dataclass import dataclass
-from headrace.time import BEGINNING
 
 if TYPE_CHECKING:
     from headrace.archive.blocks import Blocks
@@ -35,26 +34,11 @@ SHARES: Final = "headrace.shares"
 ROWS: Final = "headrace.rows"
 JOINED: Final = "headrace.joined"
 ACCEPTED: Final = 0
-LATE: Final = 1
 _ROW_GROUP: Final = 1 << 16
 """Rows of a row group, the smallest part of a run that a backfill reads at a time."""
 RUN_ROWS: Final = 1 << 20
 """About how many rows a run holds: enough to read well, few enough to be written while the next ones are read."""
 Ints: TypeAlias = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """The manifest's entry of a run: rows, late rows, least and greatest event time."""
-
-    rows: int
-    late: int
-    low: int
-    high: int
-
-
-Finished: TypeAlias = tuple[pa.Buffer, RunFacts]
-"""A run's bytes, and its facts."""
 
 
 @dataclass(slots=True)
@@ -101,7 +85,7 @@ class RunWriter:
         position: Ints,
         late: npt.NDArray[np.bool_] | None,
         draw: Ints | None = None,
-    ) -> list[Finished]:
+    ) -> list[pa.Buffer]:
         """Add a batch of accepted and late rows; the runs that became full. Rows with equal `draw` (by default the
         position) are in the same block.
         """
@@ -127,7 +111,7 @@ class RunWriter:
             return self._sorted() if self._is_full(self.row_count) else []
         return self._in_order(table, at)
 
-    def _in_order(self, table: pa.Table, at: Ints) -> list[Finished]:
+    def _in_order(self, table: pa.Table, at: Ints) -> list[pa.Buffer]:
         """Append rows to the run of those in order; the runs that became full, or cannot have the first NULL of a column."""
         nulls = {name for name in table.schema.names if table.column(name).null_count}
         done = [] if nulls <= self.with_nulls else self._ended()
@@ -139,16 +123,16 @@ class RunWriter:
         self.ordered.write(table, at)
         return [*done, *(self._ended() if self._is_full(self.ordered.rows) else [])]
 
-    def finish(self) -> list[Finished]:
+    def finish(self) -> list[pa.Buffer]:
         """The runs that were not full: none, one or two."""
         return [*self._ended(), *self._sorted()]
 
-    def _ended(self) -> list[Finished]:
+    def _ended(self) -> list[pa.Buffer]:
         """The run of rows that arrived in order."""
         run, self.ordered = self.ordered, None
         return [run.close()] if run is not None else []
 
-    def _sorted(self) -> list[Finished]:
+    def _sorted(self) -> list[pa.Buffer]:
         """The buffered rows as a run; later rows may arrive in order again."""
         batches, self.batches, self.row_count, self.buffered = self.batches, [], 0, 0
         if not batches:
@@ -176,7 +160,7 @@ class Order:
 
 def randomised(
     rows: pa.Table, by: Order, blocks: Blocks, *, of: int | None = None, keep: float = 1.0
-) -> Finished:
+) -> pa.Buffer:
     """A run of rows in their random parts; of a run that was reduced, `of` is how many rows it had, and `keep` what remains."""
     at, population = by.at, len(by.at) if of is None else of
     run, parts = RunEncoder(rows.schema), blocks.parts(population)
@@ -196,7 +180,7 @@ def joined(schema: pa.Schema, groups: Iterable[tuple[pa.Table, float | None]]) -
     for rows, share in groups:
         run.append(rows)
         shares.append(share)
-    return run.close({JOINED: json.dumps(shares)})[0]
+    return run.close({JOINED: json.dumps(shares)})
 
 
 def with_nullable(schema: pa.Schema) -> pa.Schema:
@@ -224,16 +208,13 @@ class RunEncoder:
             column_encoding=encodings,
             write_statistics=[field.name for field in schema if field.name == BLOCK or _is_searched(field)],
         )
-        self.rows = self._late = 0
-        self._low: int | None = None
+        self.rows = 0
         self.high = -(1 << 63)
 
     def write(self, table: pa.Table, at: Ints, row_group: int | None = None) -> None:
         """Append rows as row groups; `at` are their event times, which never go back within a part."""
         self._writer.write_table(table, row_group_size=row_group or _ROW_GROUP)
         self.rows += len(at)
-        self._late += int(np.count_nonzero(table.column(FATE).to_numpy()))
-        self._low = int(at[0]) if self._low is None else min(self._low, int(at[0]))
         self.high = max(self.high, int(at[-1]))
 
     @property
@@ -245,13 +226,12 @@ class RunEncoder:
         """Append a row group of another run."""
         self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
 
-    def close(self, metadata: dict[str, str] | None = None) -> tuple[pa.Buffer, RunFacts]:
+    def close(self, metadata: dict[str, str] | None = None) -> pa.Buffer:
         """The finished file."""
         if metadata is not None:
             self._writer.add_key_value_metadata(metadata)
         self._writer.close()
-        low = BEGINNING if self._low is None else self._low
-        return self._out.getvalue(), RunFacts(self.rows, self._late, low, self.high)
+        return self._out.getvalue()
 
 
 def has_own_time(schema: pa.Schema, time: str | None) -> bool:

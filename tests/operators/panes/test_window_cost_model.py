@@ -42,7 +42,7 @@ def sealed(grouped: Grouped, panes: Panes, at: np.ndarray, k: np.ndarray, v: pa.
 
 
 def forced(patch: pytest.MonkeyPatch, *, differences: bool) -> None:
-    made = Cost(1, 1, 1, 2, 0 if differences else 2)
+    made = Cost(1, 1, 2, 0 if differences else 2)
     patch.setattr(assemble, "cost", lambda *_: made)
 
 

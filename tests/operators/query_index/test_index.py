@@ -37,7 +37,7 @@ def test_after_any_changes_exactly_the_live_queries_match(steps: list[tuple[list
         fresh = {name: p for n in added for name, p in many(1, n).items() if name not in live}
         index, live = index.changed(fresh, gone), {**live, **fresh}
         assert {entry.id for entry in index.entries()} == set(live)
-        numbers = [entry.slot.number for entry in index.entries()]
+        numbers = [entry.slot for entry in index.entries()]
         assert len(set(numbers)) == len(numbers)
         same_as_brute(index, live, columns, match(index, columns, 5))
 
@@ -49,7 +49,6 @@ def test_a_query_added_later_matches_and_the_older_version_does_not_know_it() ->
     columns = batch([1, 2, 3])
     assert match(first, columns, 3).slots.tolist() == [0]
     assert match(second, columns, 3).counts().tolist() == [2, 1]
-    assert second.version > first.version
 
 
 def test_registering_one_query_compiles_that_query_and_not_the_ten_thousand() -> None:
@@ -80,24 +79,17 @@ def test_dropped_queries_leave_their_side_when_a_tenth_is_gone() -> None:
     assert len(index.sides[0].entries) == len(index) == 89
 
 
-def test_a_slot_is_not_given_again_while_something_holds_it() -> None:
+def test_the_slot_of_a_dropped_query_is_given_to_no_other() -> None:
     index = QueryIndex().changed(many(3))
     matches = match(index, batch([60, 60]), 2)  # bitmaps of a caller that has not finished
-    dropped = index.entry("q1").slot
-    index = index.changed({"x": bound("i < 0")}, ["q1"])
-    assert index.entry("x").slot.number not in matches.slots
-    index = index.reclaimed(held=matches.slots.tolist()).changed({"y": bound("i < 0")})
-    assert index.entry("y").slot.number not in matches.slots
-    index = index.reclaimed(held=[]).changed({"z": bound("i < 0")})
-    assert index.entry("z").slot.number == dropped.number
-    assert index.entry("z").slot.generation == dropped.generation + 1
-    assert match(index, batch([60, 60]), 2).rows_of(dropped.number).tolist() == [False, False]
+    index = index.changed({"x": bound("i < 0")}, ["q1"]).changed({"y": bound("i < 0")})
+    assert {index.entry("x").slot, index.entry("y").slot}.isdisjoint(matches.slots.tolist())
 
 
 def test_a_name_comes_back_after_it_was_dropped() -> None:
     index = QueryIndex().changed(many(50)).changed(remove=["q7"]).changed({"q7": bound("i IS NULL")})
     matches = match(index, batch([None, 99]), 2)
-    assert matches.rows_of(index.entry("q7").slot.number).tolist() == [True, False]
+    assert matches.rows_of(index.entry("q7").slot).tolist() == [True, False]
 
 
 def test_names_must_be_new_to_come_and_known_to_go() -> None:

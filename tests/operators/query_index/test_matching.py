@@ -35,7 +35,7 @@ def same_as_brute(
 ) -> None:
     assert len(matches.slots) == len(predicates) == len(index)
     for name, predicate in predicates.items():
-        slot = index.entry(name).slot.number
+        slot = index.entry(name).slot
         mask, failed = brute(predicate, columns)
         np.testing.assert_array_equal(matches.rows_of(slot), mask, err_msg=str(predicate))
         mine = matches.failed.get(slot)
@@ -127,7 +127,7 @@ def test_the_golden_example_of_the_counting_and(kernel: Kernel | None) -> None:
     index = QueryIndex().changed({f"{n + 1}": bound(text) for n, text in enumerate(written)})
     matches = match(index, whole([4, 5, 6, None]), 4, kernel)
     wanted = [
-        {name for name in map(str, range(1, 8)) if matches.rows_of(index.entry(name).slot.number)[row]}
+        {name for name in map(str, range(1, 8)) if matches.rows_of(index.entry(name).slot)[row]}
         for row in range(4)
     ]
     assert wanted == [{"1", "2", "6"}, {"2", "3", "4", "6"}, {"4", "5", "6"}, {"6"}]
@@ -164,7 +164,7 @@ def test_many_queries_of_continuous_constants_need_no_table_of_their_square(kern
     index = QueryIndex().changed(constants)
     values = rng.integers(-(2**62), 2**62, rows)
     matches = match(index, {"b": pa.array(values)}, rows, kernel if kernel != "rows" else None)
-    slots = np.array([index.entry(f"q{n}").slot.number for n in range(queries)])
+    slots = np.array([index.entry(f"q{n}").slot for n in range(queries)])
     ordered = np.sort(values)
     expected = np.searchsorted(ordered, low + 2**58) - np.searchsorted(ordered, low)
     np.testing.assert_array_equal(matches.counts()[np.searchsorted(matches.slots, slots)], expected)
@@ -206,7 +206,7 @@ def test_a_failing_row_is_a_reject_of_the_queries_that_needed_the_value_only() -
         {"a": bound("10 / i > 1"), "b": bound("i = 0"), "c": bound("10 / i > 1 AND b > 5")}
     )
     matches = match(index, {"i": pa.array([0, 5, 0], pa.int32()), "b": pa.array([9, 9, 1])}, 3)
-    slots = {name: index.entry(name).slot.number for name in "abc"}
+    slots = {name: index.entry(name).slot for name in "abc"}
     failed = {
         name: matches.failed[slot].rows.tolist() for name, slot in slots.items() if slot in matches.failed
     }
@@ -257,7 +257,7 @@ def test_every_nan_is_the_one_largest_value_and_both_zeros_are_one(kernel: Kerne
     ]
     index = QueryIndex().changed({text: bound(text) for text in written})
     matches = match(index, {"d": values}, 6, kernel)
-    assert [matches.counts()[index.entry(text).slot.number] for text in written] == [3, 3, 2, 0, 6]
+    assert [matches.counts()[index.entry(text).slot] for text in written] == [3, 3, 2, 0, 6]
 
 
 def test_nulls_are_distinguished_where_constants_outnumber_the_rows() -> None:

@@ -40,7 +40,7 @@ def test_the_vectorised_index_wants_what_the_nodes_count(
     kinds = {"i": pa.int32(), "t": pa.int8(), "b": pa.int64()}
     columns = {name: pa.array([row[name] for row in table], kind) for name, kind in kinds.items()}
     matches = match(index, columns, len(table), kernel)
-    masks = {number: matches.rows_of(index.entry(str(number)).slot.number) for number in nodes.factors}
+    masks = {number: matches.rows_of(index.entry(str(number)).slot) for number in nodes.factors}
     for position, row in enumerate(table):
         assert {number for number, mask in masks.items() if mask[position]} == nodes.wanted("r", row)
 

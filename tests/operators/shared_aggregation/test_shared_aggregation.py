@@ -88,7 +88,7 @@ def alone(
                 partial_column: tuple(part[code : code + 1] for part in cells[partial_column])
                 for partial_column in partial_columns
             }
-            cells_of[index.entry(name).slot.number, code] = one
+            cells_of[index.entry(name).slot, code] = one
     return cells_of
 
 
@@ -275,7 +275,7 @@ def test_an_infinity_reaches_only_the_queries_that_want_its_row() -> None:
         "bitmaps",
     ).cells
     sums = dict(zip(folded.slots.tolist(), folded.answer.cells[partial_column][0].tolist(), strict=True))
-    in_order = [sums[index.entry(text).slot.number] for text in written]
+    in_order = [sums[index.entry(text).slot] for text in written]
     np.testing.assert_array_equal(in_order, [1.0, np.inf, np.nan, np.nan, -np.inf])
 
 

@@ -36,14 +36,6 @@ class CacheCosts:
     update: float
     miss_probability: float
 
-    @staticmethod
-    def of_sizes(
-        key_bytes: int, rows: float, windows: int, miss_probability: float, byte: float
-    ) -> CacheCosts:
-        """From the sizes of key and entry: a look-up reads the key and the entry's references, a change the key and one row's."""
-        row = _REFERENCE * windows
-        return CacheCosts(byte * (key_bytes + rows * row), byte * (key_bytes + row), miss_probability)
-
 
 @dataclass(frozen=True, slots=True)
 class CacheValue:

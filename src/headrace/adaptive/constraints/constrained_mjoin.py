@@ -94,10 +94,6 @@ class ConstrainedMJoin:
             self._collect(name, doomed[name])
         self._drop_values()
 
-    def held(self) -> dict[str, dict[int, int]]:
-        """The rows of each stream by status."""
-        return {name: synopsis.counts() for name, synopsis in self.synopses.items()}
-
     @property
     def rows_held(self) -> int:
         """All rows, shadows too."""

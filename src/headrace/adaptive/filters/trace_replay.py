@@ -74,7 +74,6 @@ class Replayed:
     spent: Floats
     profiling: Floats
     reoptimizations: int
-    switches: int
     order: Order
 
     @property
@@ -95,7 +94,6 @@ def replayed(
         np.asarray(executor.spent),
         np.asarray(executor.profiling),
         adaptation.reoptimizations,
-        adaptation.switches,
         ordering.plan,
     )
 

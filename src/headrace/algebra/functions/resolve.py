@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from headrace.algebra.expressions.expression import Value
-from headrace.algebra.functions.coercion import accepts, can_cast, common_of_two, common_type
+from headrace.algebra.functions.coercion import can_cast, common_type
 from headrace.algebra.functions.entry import Function
 from headrace.algebra.functions.operators_and_math import CHOICES, MATHEMATICS, OPERATORS
 from headrace.algebra.functions.structs import STRUCTS
@@ -27,13 +27,10 @@ from headrace.schema import Type
 __all__ = [
     "FUNCTIONS",
     "TABLE",
-    "Function",
     "Signature",
     "UserFunction",
-    "accepts",
     "can_cast",
     "canonical",
-    "common_of_two",
     "common_type",
     "resolve",
 ]

@@ -159,17 +159,16 @@ def _sources(cursor: Cursor) -> tuple[Source, Span, tuple[JoinClause, ...]]:
 
 
 def _join(cursor: Cursor) -> JoinClause:
-    start, kind = cursor.token.span, _OUTER.get(cursor.token.upper, "inner")
+    kind = _OUTER.get(cursor.token.upper, "inner")
     if kind == "inner":
         cursor.accept("INNER")
     else:
         cursor.advance()
         cursor.accept("OUTER")
     cursor.expect("JOIN")
-    span = cursor.since(start)
     source = _source(cursor)
     if cursor.accept("ON"):
-        return JoinClause(kind, source, expression(cursor), (), span)
+        return JoinClause(kind, source, expression(cursor), ())
     if not cursor.accept("USING"):
         raise cursor.expected("ON and a condition, or USING and columns")
     cursor.expect_sign("(", " and columns after USING")
@@ -177,7 +176,7 @@ def _join(cursor: Cursor) -> JoinClause:
     while cursor.accept_sign(","):
         names.append(column(cursor))
     cursor.expect_sign(")", " or ','")
-    return JoinClause(kind, source, None, tuple(names), span)
+    return JoinClause(kind, source, None, tuple(names))
 
 
 def _source(cursor: Cursor) -> Source:

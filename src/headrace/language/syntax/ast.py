@@ -295,7 +295,6 @@ class JoinClause:
     source: Source
     condition: Expr | None
     using: tuple[Name, ...]
-    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.expressions.expression import Expression, Named, columns_of
+from headrace.algebra.expressions.expression import Expression, Named
 from headrace.algebra.query import SortKey
 from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Rejected
@@ -51,12 +51,6 @@ class Finish:
     def is_row_by_row(self) -> bool:
         """Whether a row's result does not depend on other rows."""
         return self.limit is None and self.regroup is None
-
-    def reads(self) -> frozenset[str]:
-        """The columns its expressions read."""
-        expressions = [column.expression for column in self.columns] + list(self.having)
-        expressions += [key.expression for key in (*self.order, *self.sort)]
-        return frozenset().union(*(columns_of(expression) for expression in expressions))
 
 
 def finish(

@@ -21,7 +21,7 @@ MOST_WINDOWS: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cells per group for `windows` windows made together, by way.
+    """Cells per group for windows made together, by way.
 
     `each`: every pane is repeated for every window that holds it, as WID without panes does with rows (6.3). `blocks`:
     the interval shared by the windows once from dyadic blocks, the rest accumulated from both sides (6.1). `rolling`:
@@ -29,7 +29,6 @@ class Cost:
     being the later less the earlier; for aggregates that can be subtracted (6.2).
     """
 
-    windows: int
     each: float
     blocks: float
     rolling: float
@@ -60,8 +59,8 @@ def cost(panes: Panes, windows: int) -> Cost:
     blocks = windows / together * (2 * sides + shared) + 2 * windows
     span = held + stepped
     if held == 1:
-        return Cost(windows, 2 * windows, blocks, span, span)
-    return Cost(windows, 2 * windows * held, blocks, 3 * span + windows, 2 * span + windows)
+        return Cost(2 * windows, blocks, span, span)
+    return Cost(2 * windows * held, blocks, 3 * span + windows, 2 * span + windows)
 
 
 def rows_for_panes_to_pay(panes: Panes) -> float:

@@ -3,14 +3,14 @@ for each, from which the next version is made by what is added and dropped.
 
 A change gives a new index and leaves the old version unchanged for its users. New queries are compiled into a side of
 their own; a side that outgrows a tenth of the one before it is merged into it, so a registration costs what is new, and
-matching visits a few sides. Queries are known by *slots*: small integers for bitmaps. The slot of a dropped query is
-retired, and is reused, under the next generation, only after `reclaimed` was called without it.
+matching visits a few sides. Queries are known by *slots*: small integers for bitmaps, each given once. Where many queries
+were dropped `index_cache` makes an index of the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -37,19 +37,11 @@ built: fewer cost less in one part with the others, whose bitmaps of rows by ran
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """A query's index in bitmaps; another query may get the number later, under a greater generation."""
-
-    number: int
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
-    """A registered query."""
+    """A registered query, and its index in bitmaps."""
 
     id: str
-    slot: Slot
+    slot: int
     form: Normal
 
 
@@ -101,7 +93,7 @@ class Side:
         """The queries without residual; those of one attribute separately, if there are many, since they cost less."""
         from headrace.operators.native.library import library  # noqa: PLC0415 - with the first conditions
 
-        forms = [(e.slot.number, e.form) for e in self.entries if e.form.residual is None]
+        forms = [(e.slot, e.form) for e in self.entries if e.form.residual is None]
         single = [form for form in forms if len(form[1].boxes) == 1 and len(form[1].boxes[0]) <= 1]
         named = {attribute for _, form in single for box in form.boxes for attribute in box}
         least = _WORTH_A_PART if library() is None else _WORTH_HISTOGRAMS * max(1, len(named))
@@ -113,7 +105,7 @@ class Side:
     @cached_property
     def residual(self) -> Part:
         """The boxes of the queries with a residual."""
-        return compiled([(entry.slot.number, entry.form) for entry in self.with_residual])
+        return compiled([(entry.slot, entry.form) for entry in self.with_residual])
 
     @cached_property
     def with_residual(self) -> tuple[Entry, ...]:
@@ -133,12 +125,9 @@ class QueryIndex:
     `sides` hold every query ever added since they were compiled; those in `dropped` (by id, within their side) are not live.
     """
 
-    version: int = 0
     sides: tuple[Side, ...] = ()
     dropped: tuple[frozenset[str], ...] = ()
     next_slot: int = 0
-    free: tuple[Slot, ...] = ()
-    retired: tuple[Slot, ...] = field(default=())
 
     def __len__(self) -> int:
         return sum(len(s.entries) - len(d) for s, d in zip(self.sides, self.dropped, strict=True))
@@ -154,7 +143,7 @@ class QueryIndex:
     @cached_property
     def slots(self) -> Ints:
         """The slots of the live queries, ascending."""
-        return np.array(sorted(entry.slot.number for entry in self.entries()), np.int64)
+        return np.array(sorted(entry.slot for entry in self.entries()), np.int64)
 
     def entry(self, id: str) -> Entry:  # noqa: A002
         """A live query; raises KeyError if there is none of that id."""
@@ -166,7 +155,7 @@ class QueryIndex:
     def dead_slots(self) -> frozenset[int]:
         """Slots that still have boxes in a side but have no query."""
         return frozenset(
-            side.by_id[id_].slot.number
+            side.by_id[id_].slot
             for side, dropped in zip(self.sides, self.dropped, strict=True)
             for id_ in dropped
         )
@@ -180,38 +169,18 @@ class QueryIndex:
         """
         index = self._without(remove)
         fresh: list[Entry] = []
-        next_slot, free = index.next_slot, list(index.free)
+        next_slot = index.next_slot
         for id_, predicate in (add or {}).items():
             if id_ in index:
                 raise UserError(f"the query '{id_}' is in the index already")
-            if free:
-                slot = free.pop()
-            else:
-                slot, next_slot = Slot(next_slot, 0), next_slot + 1
-            fresh.append(Entry(id_, slot, normal(predicate)))
+            fresh.append(Entry(id_, next_slot, normal(predicate)))
+            next_slot += 1
         sides, dropped = list(index.sides), list(index.dropped)
         if fresh:
             sides.append(Side(tuple(fresh)))
             dropped.append(frozenset())
         _merge(sides, dropped)
-        return replace(
-            index,
-            version=self.version + 1,
-            sides=tuple(sides),
-            dropped=tuple(dropped),
-            next_slot=next_slot,
-            free=tuple(free),
-        )
-
-    def reclaimed(self, held: Collection[int]) -> QueryIndex:
-        """The index in which retired slots that are not in `held` (by runs, bitmaps, cursors) can be reused, as a new
-        generation.
-        """
-        reusable = tuple(
-            Slot(slot.number, slot.generation + 1) for slot in self.retired if slot.number not in held
-        )
-        retired = tuple(slot for slot in self.retired if slot.number in held)
-        return replace(self, free=(*self.free, *reusable), retired=retired)
+        return replace(index, sides=tuple(sides), dropped=tuple(dropped), next_slot=next_slot)
 
     def _find(self, id_: str) -> int | None:
         for index, (side, dropped) in enumerate(zip(self.sides, self.dropped, strict=True)):
@@ -220,14 +189,13 @@ class QueryIndex:
         return None
 
     def _without(self, remove: Collection[str]) -> QueryIndex:
-        dropped, retired = [set(ids) for ids in self.dropped], list(self.retired)
+        dropped = [set(ids) for ids in self.dropped]
         for id_ in dict.fromkeys(remove):
             index = self._find(id_)
             if index is None:
                 raise UserError(f"the query '{id_}' is not in the index")
             dropped[index].add(id_)
-            retired.append(self.sides[index].by_id[id_].slot)
-        return replace(self, dropped=tuple(map(frozenset, dropped)), retired=tuple(retired))
+        return replace(self, dropped=tuple(map(frozenset, dropped)))
 
 
 def _merge(sides: list[Side], dropped: list[frozenset[str]]) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.expressions.expression import Column, Expression, Named, columns_of
+from headrace.algebra.expressions.expression import Column, Expression, columns_of
 from headrace.algebra.expressions.expression_text import show
 from headrace.dataclass import dataclass
 from headrace.operators.base.batch import Batch, insertion_failures
@@ -228,8 +228,3 @@ def hold(layout: RowLayout, tables: Sequence[pa.Table]) -> Held:
     whole = pa.concat_tables(tables) if tables else layout.schema().empty_table()
     at, position, live = (ints(whole, name) for name in (TIME, POSITION, LIVE))
     return Held(whole, at, position, live)
-
-
-def stored_as(layout: RowLayout, named: Sequence[Named]) -> dict[str, str]:
-    """The stored name of each named expression."""
-    return {item.name: layout.names[layout.values.index(item.expression)] for item in named}

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
-from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Operator, Sections, Step
+from headrace.operators.base.operator import SLOT, WINDOW, Advance, Operator, Sections, Step
 from headrace.operators.base.wrapper import Around
 from headrace.operators.output.changelog import consolidated
 from headrace.operators.output.output_stage import Finish
@@ -124,4 +124,4 @@ def _without(run: Sections) -> Sections:
     return {name: table for name, table in run.items() if name != _BEFORE}
 
 
-__all__ = ["AT", "WindowChanges"]
+__all__ = ["WindowChanges"]

@@ -18,7 +18,7 @@ from headrace.algebra.query import Revisions
 from headrace.algebra.windows.window import CHANGE
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Operator, Sections, Step
+from headrace.operators.base.operator import SLOT, WINDOW, Advance, Operator, Sections, Step
 from headrace.operators.base.wrapper import Around
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.panes.emission_limit import EmissionCap
@@ -144,4 +144,4 @@ def _without(run: Sections) -> Sections:
     return {name: table for name, table in run.items() if name != LAST_EMITTED}
 
 
-__all__ = ["AT", "Revising", "net"]
+__all__ = ["Revising", "net"]

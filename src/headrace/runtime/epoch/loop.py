@@ -217,7 +217,8 @@ class Loop:
                     if self._supervised_step(proceed, live_first=True, polls=self._is_poll_due()) is None:
                         news.wait(self._patience())
                     elif not news.is_set():
-                        self.engine.executor.prepare_next()
+                        with self.lock:
+                            self.engine.executor.prepare_next()
         except BaseException as error:  # noqa: BLE001 - raised by stop() and to those who wait
             self.failure = error
             self._ended()

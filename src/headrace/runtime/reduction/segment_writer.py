@@ -82,10 +82,10 @@ class SegmentWriter:
         table = table.append_column(block, pa.array(blocks.of(draws)))
         at, position = as_int64(flat(table.column(time_of(self.stream)))), ints(table, runs.POSITION)
         by = runs.Order(at, position, draws)
-        buffer, facts = runs.randomised(table, by, blocks, of=rows, keep=keep)
+        buffer = runs.randomised(table, by, blocks, of=rows, keep=keep)
         name = file_names.archive_run(self.stream.name, self.manifest.epoch, 0)
         self.home.store.write_once(name, [buffer])
-        return Segment(name, rows, facts.rows, keep, low, high)
+        return Segment(name, rows, table.num_rows, keep, low, high)
 
 
 def read_counts(home: Home, by: Counted, file: str) -> Counts:

@@ -36,7 +36,6 @@ from headrace.store.maintenance.retention_classes import (
 MERGED: Final = "merged results"
 """The fact of a manifest with the entries of the results list up to which runs were merged: by 64, and by 4,096."""
 RESULTS: Final = "results"
-_HEIGHTS: Final = 2
 _BYTES: Final = 1 << 26
 """Bytes of merged runs that are written after one epoch: no more start."""
 

@@ -127,7 +127,7 @@ class Sampler:
         time = _time_of(stream)
         at, position = as_int64(flat(table.column(time))), ints(table, runs.POSITION)
         by = runs.Order(at, position, draws_of(stream, table.column, position))
-        buffer, _ = runs.randomised(table, by, blocks, of=rows, keep=float(parts.share(last)))
+        buffer = runs.randomised(table, by, blocks, of=rows, keep=float(parts.share(last)))
         name = file_names.sample(stream.name, first)
         store.write_once(name, [buffer])
         ranges = [of_run.range_of(time) for of_run in prefixes]

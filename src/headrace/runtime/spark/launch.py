@@ -123,7 +123,7 @@ def launch(
     brief: bool = False,
     extra: Mapping[str, str] | None = None,
 ) -> Launched:
-    """Start the JVM of a session, without waiting for it; see `open_session` for the arguments.
+    """Start the JVM of a session, without waiting for it.
 
     Raises `SessionAlreadyOpen` and `NoJava`.
     """

@@ -50,11 +50,6 @@ class Bound:
         return max(lag for _, lag in self.terms)
 
     @property
-    def least_lag(self) -> Duration:
-        """By how much it is below the least of the punctuations, at least."""
-        return min(lag for _, lag in self.terms)
-
-    @property
     def of_sources(self) -> bool:
         """Whether it follows from more than the stream's own input: it may be lower later, when a join lags."""
         return bool(self.results) and any(name != self.results for name, _ in self.terms)

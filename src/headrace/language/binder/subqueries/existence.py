@@ -50,11 +50,6 @@ class SubqueryJoin:
     kind: JoinKind
     condition: Expression | None
 
-    @property
-    def alias(self) -> str:
-        """The internal name of the relation."""
-        return self.right.alias
-
 
 def read_as(alias: str, query: Query) -> Windowed:
     """A relation under an internal name."""

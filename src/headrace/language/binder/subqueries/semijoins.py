@@ -48,11 +48,6 @@ class Semijoin:
     right: Windowed
     conditions: tuple[Expression, ...]
 
-    @property
-    def alias(self) -> str:
-        """The internal name of the relation."""
-        return self.right.alias
-
 
 def semijoin(
     node: InSelect, outer: ExpressionBinder, scope: Scope, inner: Callable[[Select], Query], alias: str

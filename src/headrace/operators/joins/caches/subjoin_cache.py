@@ -8,7 +8,7 @@ Source: Babu (2005), section 5.4 (CacheLookup and CacheUpdate; direct-mapped buc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -127,10 +127,6 @@ class SubjoinCache:
     def stem(self) -> Stem:
         """The combinations as the rows of a side."""
         return Stem(tuple(piece.searchable() for piece in self.pieces), self.longest)
-
-    def rows_of(self, numbers: Ints) -> Mapping[int, Ints]:
-        """By side, the rows of combinations by their number in `stem`."""
-        return rows_of(self.pieces, self.sides, numbers)
 
     def renumber(self, side: int, start: int, numbers: Ints) -> None:
         """Rows of a side from `start` on have new numbers; those with number -1 are gone."""

@@ -146,10 +146,10 @@ def _decide_residuals(decisions: Prepared, batch: _Batch, side: Side) -> None:
     sharing: dict[Expression, list[Entry]] = {}
     no_rows = np.zeros(-(-batch.rows // LANES), np.uint64)
     for entry in side.with_residual:
-        if entry.form.residual is not None and entry.slot.number not in decisions.dead:
+        if entry.form.residual is not None and entry.slot not in decisions.dead:
             sharing.setdefault(entry.form.residual, []).append(entry)
     for residual, entries in sharing.items():
-        selected = [by_slot.get(entry.slot.number, no_rows) for entry in entries]
+        selected = [by_slot.get(entry.slot, no_rows) for entry in entries]
         rows = np.flatnonzero(truths(np.bitwise_or.reduce(selected), batch.rows))
         result = batch.restricted(rows).result(residual)
         true, errors = truth(result.value, len(rows)), result.errors
@@ -159,10 +159,10 @@ def _decide_residuals(decisions: Prepared, batch: _Batch, side: Side) -> None:
             if errors is not None and (errors.mask & passing).any():
                 local = np.flatnonzero(errors.mask & passing)
                 reasons = tuple(errors.reasons[row] for row in local.tolist())
-                decisions.failed[entry.slot.number] = Failed(rows[local], reasons)
+                decisions.failed[entry.slot] = Failed(rows[local], reasons)
             decided = np.zeros(batch.rows, bool)
             decided[rows] = passing & true if errors is None else passing & true & ~errors.mask
-            decisions.decided[entry.slot.number] = words_of(decided)
+            decisions.decided[entry.slot] = words_of(decided)
 
 
 def _box_matches(part: Part, batch: _Batch) -> dict[int, Words]:
@@ -178,7 +178,7 @@ def _decide_exceptions(decisions: Prepared, batch: _Batch) -> None:
     """Evaluate the predicate itself on exceptional rows, overriding boxes and residual."""
     for side in decisions.index.sides:
         for entry in side.entries if batch.failures else side.cautious:
-            slot = entry.slot.number
+            slot = entry.slot
             exceptional = None if slot in decisions.dead else batch.exceptional(entry)
             if exceptional is None:
                 continue

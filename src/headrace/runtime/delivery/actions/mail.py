@@ -100,7 +100,7 @@ class _Connection(smtplib.SMTP):
     def __init__(
         self, host: str, port: int, address: str, context: ssl.SSLContext | None, seconds: float
     ) -> None:
-        self.address, self.context, self.host = address, context, host
+        self.address, self.context = address, context
         super().__init__(host, port, timeout=seconds)
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:  # type: ignore[override]

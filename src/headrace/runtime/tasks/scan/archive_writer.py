@@ -130,7 +130,7 @@ class Archiving:
             before, draw = self._writer.held, self._draws(columns, position)
             runs = self._writer.add(columns, at, position, late, draw)
             self.held.add(self._writer.held - before - size)
-            for run, _ in runs:
+            for run in runs:
                 self._hold(run.size, self._writing)
                 self._names.append(self._new_name())
                 self._writing.do(partial(self._make, self._names[-1], run))
@@ -168,7 +168,7 @@ class Archiving:
             return self._names
         self._encode_few(lambda each: each())
         self._encoding.finish()
-        for run, _ in self._writer.finish():
+        for run in self._writer.finish():
             self.held.add(run.size)
             self._names.append(self._new_name())
             self._store.write_once(self._names[-1], [run], durable=False)
@@ -179,7 +179,7 @@ class Archiving:
         """Write all rows as one run."""
         self._writer.gathers = True
         self._encode_few(lambda each: each())
-        ((run, _),) = self._writer.finish()
+        (run,) = self._writer.finish()
         self._store.write_once(self._names[0], [run], durable=False)
 
     def _make(self, name: str, run: pa.Buffer) -> None:

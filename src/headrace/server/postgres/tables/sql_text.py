@@ -91,10 +91,6 @@ class Text:
             words.append(token.word)
         return tuple(words)
 
-    def begins(self, *words: str) -> bool:
-        """Whether these are its first words."""
-        return self.words[: len(words)] == words
-
     def after(self, count: int) -> str:
         """The text after the first tokens."""
         return self.text[self.tokens[count].start :] if count < len(self.tokens) else ""
