@@ -144,9 +144,7 @@ def test_a_merged_run_is_the_run_of_all_rows(rows: int, cut: int, kept: tuple[in
             {"at": at[order], POSITION: position[order], "__fate": np.zeros(len(order), np.int8)}
         )
         table = table.append_column(block, pa.array(new.of(position[order])))
-        data = randomised(
-            table, Order(at[order], position[order], position[order]), new, of=rows, keep=share
-        )
+        data = randomised(table, Order(at[order], position[order], position[order]), new, of=rows, keep=share)
         return bytes(data.to_pybytes())
 
     by_blocks = np.argsort(Blocks(3, kept[0]).of(position), kind="stable")

@@ -95,6 +95,32 @@ def test_a_client_stays_with_its_query_through_alter(tmp_path: Path) -> None:
         assert all(set(row) == {"n"} for row in fetched)
 
 
+def test_a_client_stays_with_its_query_through_rename(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})
+    rig.drop(*FILES[:3])
+    with rig.hub(2, {"q": TEXT}) as hub:
+        for name in ("q-a", "r-a"):
+            hub.register(TEXT, name)
+        hub.catch_up()
+        first = hub.query("q").client("c/1").fetch()
+        assert first is not None
+        hub.query("q").client("c/1").acknowledge(first)
+        hub.query("q-a").client("b").acknowledge(first)
+        hub.query("q").client("seldom").acknowledge(first)
+        hub.execute("ALTER QUERY q RENAME TO r")
+        rig.drop(*FILES[3:])
+        hub.catch_up()
+        for name in ("c/1", "seldom"):
+            fetched = everything(hub.query("r").client(name))
+            assert rows_of(first.rows) + fetched == rows_of(hub.query("r").history()), name
+        assert everything(hub.query("r-a").client("b")) == rows_of(hub.query("r-a").history()), (
+            "of q-a's client"
+        )
+        assert hub.query("r").client("new").position == 0
+        hub.execute("ALTER QUERY r RENAME TO R")
+        assert hub.query("R").client("c/1").fetch() is None
+
+
 def hours(home: Path, wanted: range) -> list:
     """A row an hour, each an epoch, in a process that ends; what the query without retention has emitted so far."""
     with hr.open(home, local=True) as hub:

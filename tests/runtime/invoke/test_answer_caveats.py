@@ -105,6 +105,25 @@ def test_a_part_of_a_window_lacks_rows_for_as_long_as_it_reaches_back(tmp_path: 
         assert all(short or not long for short, long in whole)
 
 
+def test_an_answer_before_the_first_epoch_of_a_query_is_of_nothing_of_the_archive(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    with rig.hub(1, {"source": KINDS["tumbling"]}) as hub:
+        hub.register("SELECT COUNT(*) AS n FROM s", "early")
+        assert caveats(hub, "early") == AnswerCaveats(), "there is no past"
+        rig.drop(FILES[0])
+        hub.catch_up()
+        for name in ("ever", "above", "last", "some"):
+            hub.register(KINDS[name], name)
+        hub.register("SELECT COUNT(*) AS n FROM source [RANGE 20 SECONDS]", "of_results")
+        hub.register(KINDS["ever"], "from_here", from_now=True)
+        for name in ("ever", "above", "last", "some", "of_results"):
+            assert invoked(hub, name) == []
+            assert caveats(hub, name) == AnswerCaveats(percent=0), name
+        assert caveats(hub, "from_here") == AnswerCaveats()
+        hub.catch_up()
+        assert caveats(hub, "ever") == AnswerCaveats()
+
+
 def test_an_answer_of_a_query_that_still_reads_the_past_says_how_much_of_it(tmp_path: Path) -> None:
     class OneEntry(ReplaySchedule):
         def turn(self, *, live_waits: bool) -> Chunk:

@@ -19,7 +19,7 @@ from headrace.catalog.catalog import Catalog
 from headrace.dataclass import dataclass
 from headrace.errors import UserError, outcome_unless_known
 from headrace.operators.base.operator import Operator
-from headrace.runtime.delivery.cursor import Cursor, due
+from headrace.runtime.delivery.cursor import Cursor, client_cursor, due
 from headrace.runtime.delivery.on_demand_changelog import require_changelog
 from headrace.runtime.home.home import Home
 from headrace.runtime.invoke.home_reader import Reader
@@ -115,4 +115,4 @@ def connect(at: _Looking | str | Path, query: str, name: str) -> Client:
         raise UserError(
             "a client needs a name", remedy="The home needs it to know how far that client has read."
         )
-    return Client(registered, name, looking, Cursor(looking.home.store, f"client-{registered}-{name}"))
+    return Client(registered, name, looking, client_cursor(looking.home.store, registered, name))

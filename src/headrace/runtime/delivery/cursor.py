@@ -7,7 +7,7 @@ text, and survives ALTER. Entries below it that retention has removed are counte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from headrace.store.logs.manifest import Manifest
 
 FOLDER: Final = "sinks"
 """Of a home: a folder for each receiver, with its position as the name of a file."""
+_CLIENT: Final = "client-"
 
 
 @dataclass(slots=True)
@@ -70,6 +71,34 @@ class Cursor:
     @property
     def _folder(self) -> str:
         return f"{FOLDER}/{file_name(self.name)}"
+
+
+def client_cursor(store: Store, query: str, client: str) -> Cursor:
+    """The cursor of a named client of a query."""
+    return Cursor(store, f"{_CLIENT}{query}-{client}")
+
+
+def carry_over(store: Store, old: str, new: str, queries: Collection[str]) -> None:
+    """Give the clients of a query their positions under its new name, before it has it; `queries` are the names of all.
+
+    A client that acknowledges rows in between gets these again. One that has a position under the new name keeps it.
+    """
+    positions: dict[str, int] = {}
+    for file in store.list(f"{FOLDER}/{_CLIENT}"):
+        receiver, _, count = file.name.removeprefix(f"{FOLDER}/").rpartition("/")
+        positions[receiver] = max(int(count), positions.get(receiver, 0))
+    # The client x-y of a query a is the client y of a query a-x.
+    others = [_of_clients(query) for query in queries if query not in (old, new)]
+    for receiver, position in positions.items():
+        target = _of_clients(new) + receiver.removeprefix(_of_clients(old))
+        is_others = any(folder.startswith(other) for folder in (receiver, target) for other in others)
+        if receiver.startswith(_of_clients(old)) and not is_others and target not in positions:
+            store.put_if_absent(f"{FOLDER}/{target}/{position:012d}", b"")
+
+
+def _of_clients(query: str) -> str:
+    """What the folders of a query's clients begin with."""
+    return file_name(f"{_CLIENT}{query}-")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from headrace.algebra.query import Ago, Bounds, Query, find_window, walk
+from headrace.algebra.query import Ago, Bounds, Query, QueryScan, StreamScan, every_node, find_window, walk
 from headrace.algebra.windows.window import TimeRange, TimeSlide
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
@@ -83,6 +83,20 @@ class AnswerCaveats:
             yield f"{name}: its expressions failed on {rows}, for instance: {self.reason}; this answer is without them"
         if self.keys_left_out:
             yield f"{name}: {self.keys_left_out}"
+
+
+def caveats_before_first_epoch(
+    home: Home, manifest: Manifest, operator: Operator, query: Query
+) -> AnswerCaveats:
+    """Caveats of a query that was in no epoch yet: nothing of the archive is read, if its streams have rows."""
+    catalog_query = home.catalog.query(operator.query)
+    from_now = catalog_query is not None and catalog_query.definition.from_now
+    nodes = every_node(query)
+    reads_results = any(isinstance(node, QueryScan) and node.query is None for node in nodes)
+    streams = {node.name for node in nodes if isinstance(node, StreamScan)}
+    read = [name for name in manifest.streams if reads_results or name in streams]
+    has_past = any(manifest.stream(name).rows for name in read)
+    return AnswerCaveats(percent=0 if has_past and not from_now else 100)
 
 
 def caveats_of(

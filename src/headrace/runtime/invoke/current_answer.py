@@ -15,15 +15,21 @@ import pyarrow as pa
 
 from headrace.algebra.query import Bounds, Query, find_window, walk
 from headrace.algebra.windows.window import Landmark, TimeSlide
-from headrace.operators.base.operator import Operator
+from headrace.operators.base.group_codes import ints
+from headrace.operators.base.operator import AT, Operator
 from headrace.operators.on_demand.selection import Selection
 from headrace.planner.lowering.materialization import asked_later
 from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.lru_cache import Recent
-from headrace.runtime.invoke.answer_caveats import caveats_of
+from headrace.runtime.invoke.answer_caveats import caveats_before_first_epoch, caveats_of
 from headrace.runtime.invoke.deferred_window import Invocation
-from headrace.runtime.invoke.relation_now import changes_now, message_up_to_now, upstream_operators
+from headrace.runtime.invoke.relation_now import (
+    changes_now,
+    message_up_to_now,
+    now_of,
+    upstream_operators,
+)
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import StateMessage
@@ -76,7 +82,8 @@ def answer_at(
         table = Invocation(home, manifest, selection).answer()
         return result_log.empty(query) if table is None else table
     if operator.id not in manifest.operators:
-        return result_log.empty(query)
+        caveats = caveats_before_first_epoch(home, manifest, operator, query)
+        return caveats.on(result_log.empty(query))
     table = _stored_answer(home, manifest, operator, query, ending)
     return caveats_of(home, manifest, operator, query, table).on(table)
 
@@ -174,13 +181,25 @@ def _concatenated(tables: Sequence[pa.Table], query: Query) -> pa.Table:
 def _relation_now(
     home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
 ) -> pa.Table:
-    tables = [result_log.sum_of_expired(home, manifest, operator.id)]
-    tables += [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
+    emitted = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
+    now = _now_if_passed(home, manifest, operator)
+    if now is not None:
+        emitted = [table.filter(pa.array(ints(table, AT) <= now)) for table in emitted]
+    tables = [result_log.sum_of_expired(home, manifest, operator.id), *emitted]
     tables += uncommitted(home, manifest, operator) if ending is None else [ending]
     changes = [table for table in tables if table is not None]
     if not changes:
         return result_log.empty(query)
     return result_log.consolidated(pa.concat_tables(changes), query.schema.names)
+
+
+def _now_if_passed(home: Home, manifest: Manifest, operator: Operator) -> Instant | None:
+    """NOW, where punctuation has passed it: changes after it are emitted, and are no part of R(NOW). None where it has not."""
+    progress, stream = manifest.find_operator(operator.id), manifest.stream(operator.stream)
+    if progress is None or manifest.plan is None or progress.emitted_to <= stream.greatest + 1:
+        return None
+    now = now_of(manifest, plan_in_force(home, manifest), operator.stream)
+    return now if BEGINNING < now < progress.emitted_to - 1 else None
 
 
 def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.Table]:

@@ -22,6 +22,7 @@ from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
+from headrace.runtime.delivery.cursor import carry_over
 from headrace.runtime.delivery.open_actions import OpenActions
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.deadline import held_in_time, one_by_one
@@ -374,6 +375,8 @@ class Statements:
             )
         require_name("query", statement.new_name)
         self._without_readers(existing.definition.name)
+        names = [query.definition.name for query in self._catalog.queries.values()]
+        carry_over(self._pipeline.home.store, existing.definition.name, statement.new_name, names)
         self._changes.log({"do": "rename", "name": existing.definition.name, "to": statement.new_name})
         return Outcome(
             "alter", statement.new_name, f"query {existing.definition.name} is now {statement.new_name}"
