@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from headrace.archive.runs import POSITION
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.hub.opening import open_hub
-from headrace.runtime.samples import joined_runs
+from headrace.runtime.samples import periodic_write
 from headrace.store.logs import radix_list
 from headrace.time import SECOND
 
@@ -28,7 +28,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     home = tmp_path_factory.mktemp("archive") / "home"
     with pytest.MonkeyPatch.context() as patch, open_hub(home, local=True) as hub:
         patch.setattr(radix_list, "FANOUT", 4)
-        patch.setattr(joined_runs, "EVERY", 1)
+        patch.setattr(periodic_write, "EVERY", 1)
         hub.execute(
             "CREATE STREAM s (at TIMESTAMP, k INT, v DOUBLE, name STRING) USING push"
             f" OPTIONS (blocks '4'{request.param}) TIMESTAMP BY at"

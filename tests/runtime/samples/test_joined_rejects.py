@@ -25,7 +25,7 @@ from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.introspection.loss_report import loss_report
 from headrace.runtime.messages import epoch_work
 from headrace.runtime.messages.task_messages import RejectsFile
-from headrace.runtime.samples import joined_rejects
+from headrace.runtime.samples import joined_rejects, periodic_write
 from headrace.runtime.samples.joined_rejects import LARGE, Joiner
 from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
@@ -52,7 +52,7 @@ BAD = [(None, 1), (3, 0)]
 def few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four entries are joined at once, and four such files, so that few epochs suffice; a row group has three rows."""
     monkeypatch.setattr(radix_list, "FANOUT", FEW)
-    monkeypatch.setattr(joined_rejects, "EVERY", 1)
+    monkeypatch.setattr(periodic_write, "EVERY", 1)
     monkeypatch.setattr(reject_files, "GROUP", 3)
 
 
@@ -391,7 +391,7 @@ def joined(hub: Hub, manifest: Manifest, lists: ListFiles) -> Manifest:
 def test_a_file_whose_first_entries_have_expired_is_joined_from_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joined_rejects, "EVERY", 1000)
+    monkeypatch.setattr(periodic_write, "EVERY", 1000)
     with opened(tmp_path / "home") as hub:
         fill(hub, 0, 16)
         store, lists = hub.home.store, ListFiles(hub.home.store)
@@ -413,7 +413,7 @@ def test_a_file_whose_first_entries_have_expired_is_joined_from_the_others(
 def test_a_manifest_does_not_name_what_was_collected_or_is_another_list_by_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joined_rejects, "EVERY", 1000)
+    monkeypatch.setattr(periodic_write, "EVERY", 1000)
     with opened(tmp_path / "home") as hub:
         fill(hub, 0, FEW)
         before, lists = hub.home.latest(), ListFiles(hub.home.store)

@@ -22,7 +22,7 @@ from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.questions import run_sums
-from headrace.runtime.samples import joined_runs
+from headrace.runtime.samples import joined_runs, periodic_write
 from headrace.runtime.samples.joined_runs import LARGE, neighbours
 from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
@@ -48,7 +48,7 @@ ASKED = "SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s GROUP BY k"
 def few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four epochs are joined at once, so that few suffice."""
     monkeypatch.setattr(radix_list, "FANOUT", FEW)
-    monkeypatch.setattr(joined_runs, "EVERY", 1)
+    monkeypatch.setattr(periodic_write, "EVERY", 1)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from headrace.archive.runs import BLOCK, POSITION
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.questions import answer, archived_rows, run_sums
-from headrace.runtime.samples import run_samples
+from headrace.runtime.samples import periodic_write, run_samples
 from headrace.runtime.samples.run_samples import RunSample, last_part, samples_of
 from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
@@ -43,7 +43,7 @@ QUESTION = (
 def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four epochs have a sample, so that few suffice."""
     monkeypatch.setattr(run_samples, "GROUP", GROUP)
-    monkeypatch.setattr(run_samples, "EVERY", 1)
+    monkeypatch.setattr(periodic_write, "EVERY", 1)
     monkeypatch.setattr(answer, "_FIRST_ROWS", 512)
 
 

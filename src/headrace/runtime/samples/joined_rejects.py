@@ -10,8 +10,9 @@ either it or those that it replaces.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
@@ -22,20 +23,18 @@ from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
 from headrace.runtime.backfill.archive_entries import JOINED_REJECTS
 from headrace.runtime.home import file_names
-from headrace.runtime.home.background_write import BackgroundWrite
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.reject_files import encode_rejects, read_rejects
 from headrace.runtime.messages.task_messages import RejectsFile
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.results.merging import next_range
+from headrace.runtime.samples.periodic_write import PeriodicWrite
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, RadixList, covered, flat_segment
 from headrace.store.maintenance.retention_classes import PART
 
 JOINED_FAILURES: Final = "joined failures"
 """The fact of a manifest with the same marks as `JOINED_REJECTS`, of the lists of rows on which operators failed."""
-EVERY: Final = 8
-"""Epochs after which it is looked for what is due."""
 LARGE: Final = 1 << 16
 """Rows of a file that stays as it is."""
 _MOST_ROWS: Final = 1 << 20
@@ -174,29 +173,16 @@ def _may_move(kind: str, entry: Mapping[str, Any]) -> bool:
     return PART in entry or kind == "failures"
 
 
-@dataclass(slots=True)
-class JoiningRejects:
-    """The joining of a home's files of rejected rows while its epochs run: written in a thread, and the next epoch's manifest names it."""
+class JoiningRejects(PeriodicWrite):
+    """The joining of a home's files of rejected rows while its epochs run."""
 
-    home: Home
-    every: int = field(default_factory=lambda: EVERY)
-    _writing: BackgroundWrite[list[JoinedRejects]] = field(
-        default_factory=lambda: BackgroundWrite("headrace-rejects")
-    )
+    thread = "headrace-rejects"
 
-    def settled(self, planned: Manifest, lists: ListFiles) -> Manifest:
-        """An epoch's manifest with the files that were joined."""
-        for done in self._writing.taken() or ():
-            planned = done.settled(planned, self.home, lists)
-        return planned
-
-    def look(self, manifest: Manifest, streams: Sequence[StreamDefinition], *, in_thread: bool) -> None:
-        """Join what is due after an epoch, in a thread of its own with `in_thread`. Raises the failure of the last time."""
-        if manifest.epoch % self.every or not self._writing.is_free():
-            return
+    def due(
+        self, manifest: Manifest, streams: Sequence[StreamDefinition]
+    ) -> Callable[[], list[JoinedRejects]] | None:
+        """Those of lists with a sealed part."""
         lists = [("rejects", stream.name) for stream in streams]
         lists += [("failures", operator) for operator in manifest.facts.get(FAILED_ROWS, {})]
         waiting = [one for one in lists if due(self.home, manifest, *one) is not None]
-        if waiting:
-            joiner = Joiner(self.home, manifest)
-            self._writing.start(lambda: joiner.joined(waiting), in_thread=in_thread)
+        return partial(Joiner(self.home, manifest).joined, waiting) if waiting else None

@@ -10,8 +10,9 @@ is durable before a manifest names it, and a manifest names either it or the run
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -23,15 +24,14 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.dataclass import dataclass
 from headrace.runtime.backfill.archive_entries import JOINED, ArchiveEntry
 from headrace.runtime.home import file_names
-from headrace.runtime.home.background_write import BackgroundWrite, give_way
+from headrace.runtime.home.background_write import give_way
 from headrace.runtime.home.home import Home
+from headrace.runtime.samples.periodic_write import PeriodicWrite
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, covered, flat_segment
 
 LARGE: Final = 1 << 16
 """Rows of an entry whose runs stay as they are: a file of so many is read well."""
-EVERY: Final = 8
-"""Epochs after which it is looked for what is due."""
 _MOST_ROWS: Final = 1 << 20
 """Rows of a file in which runs are joined, at most."""
 _ROWS_AT_ONCE: Final = 1 << 21
@@ -170,27 +170,14 @@ def _within(name: str, entries: Sequence[ArchiveEntry], counts: dict[str, int]) 
         yield replace(entry, files=(name,) * len(own), within=name, joined=tuple(own))
 
 
-@dataclass(slots=True)
-class Joining:
-    """The joining of a home's archive runs while its epochs run: written in a thread, and the next epoch's manifest names it."""
+class Joining(PeriodicWrite):
+    """The joining of a home's archive runs while its epochs run."""
 
-    home: Home
-    every: int = field(default_factory=lambda: EVERY)
-    _writing: BackgroundWrite[list[Joined]] = field(
-        default_factory=lambda: BackgroundWrite("headrace-joining")
-    )
+    thread = "headrace-joining"
 
-    def settled(self, planned: Manifest, lists: ListFiles) -> Manifest:
-        """An epoch's manifest with the runs that were joined."""
-        for done in self._writing.taken() or ():
-            planned = done.settled(planned, self.home, lists)
-        return planned
-
-    def look(self, manifest: Manifest, streams: Sequence[StreamDefinition], *, in_thread: bool) -> None:
-        """Join what is due after an epoch, in a thread of its own with `in_thread`. Raises the failure of the last time."""
-        if manifest.epoch % self.every or not self._writing.is_free():
-            return
+    def due(
+        self, manifest: Manifest, streams: Sequence[StreamDefinition]
+    ) -> Callable[[], list[Joined]] | None:
+        """Those of streams with a sealed part of their list."""
         waiting = [stream for stream in streams if due(self.home, manifest, stream) is not None]
-        if waiting:
-            joiner = Joiner(self.home, manifest)
-            self._writing.start(lambda: joiner.joined(waiting), in_thread=in_thread)
+        return partial(Joiner(self.home, manifest).joined, waiting) if waiting else None

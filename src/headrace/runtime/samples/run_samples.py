@@ -10,8 +10,9 @@ copies of set sizes (OnWriteReplicate), of runs in random order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -26,9 +27,9 @@ from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.home import file_names
-from headrace.runtime.home.background_write import BackgroundWrite
 from headrace.runtime.home.block_draws import blocks_of_runs, draws_of
 from headrace.runtime.home.home import Home
+from headrace.runtime.samples.periodic_write import PeriodicWrite
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, RadixList
 from headrace.time import Instant
@@ -41,8 +42,6 @@ SHARE: Final = 0.25
 """The share of the rows that a sample has, at most: what it costs to write and to store."""
 LEAST_ROWS: Final = 1024
 """Rows of a sample, at least: fewer are read from the runs."""
-EVERY: Final = 8
-"""Epochs after which it is looked for what is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +79,19 @@ class Sampled:
     number: int
     sample: RunSample | None
 
+    def settled(self, planned: Manifest, home: Home, lists: ListFiles) -> Manifest:
+        """The manifest with the sample; without it where the stream is another one, or the file was collected meanwhile."""
+        is_there = self.created == home.created(self.stream) and self.stream in planned.streams
+        lacks_file = self.sample is not None and not home.store.exists(self.sample.file)
+        name = list_of_samples(self.stream)
+        listed = planned.lists.get(name, RadixList())
+        if not is_there or lacks_file or listed.length > self.number:
+            return planned
+        item = {} if self.sample is None else asdict(self.sample)
+        listed = listed.append([*({} for _ in range(listed.length, self.number)), item], lists.write)
+        listed = listed.drop_before(home.list_of(planned, f"archive:{self.stream}").start // GROUP)
+        return replace(planned, lists=planned.lists.changed({name: listed}))
+
 
 def due(home: Home, manifest: Manifest, stream: StreamDefinition) -> int | None:
     """The number of the next sample of a stream; None where its entries are not complete, or there are no blocks."""
@@ -97,14 +109,14 @@ class Sampler:
     home: Home
     manifest: Manifest
 
-    def next(self, streams: Sequence[StreamDefinition]) -> Sampled | None:
-        """Write the next sample, durably; None where none is due."""
+    def next(self, streams: Sequence[StreamDefinition]) -> list[Sampled]:
+        """Write the next sample, durably; none where none is due."""
         for stream in streams:
             number = due(self.home, self.manifest, stream)
             if number is not None:
                 sample = self._written(stream, number * GROUP)
-                return Sampled(stream.name, self.home.created(stream.name), number, sample)
-        return None
+                return [Sampled(stream.name, self.home.created(stream.name), number, sample)]
+        return []
 
     def _written(self, stream: StreamDefinition, first: int) -> RunSample | None:
         """The sample of the entries from the first on; None where they have few rows."""
@@ -157,38 +169,14 @@ def _time_of(stream: StreamDefinition) -> str:
     return time if time is not None and runs.has_own_time(stream.schema.arrow(), time) else runs.AT
 
 
-def with_sample(manifest: Manifest, done: Sampled, home: Home, files: ListFiles) -> Manifest:
-    """The manifest with a sample; without it where the stream is another one, or the file was collected meanwhile."""
-    is_there = done.created == home.created(done.stream) and done.stream in manifest.streams
-    lacks_file = done.sample is not None and not home.store.exists(done.sample.file)
-    name = list_of_samples(done.stream)
-    listed = manifest.lists.get(name, RadixList())
-    if not is_there or lacks_file or listed.length > done.number:
-        return manifest
-    item = {} if done.sample is None else asdict(done.sample)
-    listed = listed.append([*({} for _ in range(listed.length, done.number)), item], files.write)
-    listed = listed.drop_before(home.list_of(manifest, f"archive:{done.stream}").start // GROUP)
-    return replace(manifest, lists=manifest.lists.changed({name: listed}))
+class Sampling(PeriodicWrite):
+    """The samples of a home while its epochs run."""
 
+    thread = "headrace-sampling"
 
-@dataclass(slots=True)
-class Sampling:
-    """The samples of a home while its epochs run: written in a thread, and the next epoch's manifest names them."""
-
-    home: Home
-    every: int = field(default_factory=lambda: EVERY)
-    _writing: BackgroundWrite[Sampled] = field(default_factory=lambda: BackgroundWrite("headrace-sampling"))
-
-    def settled(self, planned: Manifest, files: ListFiles) -> Manifest:
-        """An epoch's manifest with the sample that was written."""
-        done = self._writing.taken()
-        return planned if done is None else with_sample(planned, done, self.home, files)
-
-    def look(self, manifest: Manifest, streams: Sequence[StreamDefinition], *, in_thread: bool) -> None:
-        """Write what is due after an epoch, in a thread of its own with `in_thread`. Raises the failure of the last time."""
-        if manifest.epoch % self.every or not self._writing.is_free():
-            return
+    def due(
+        self, manifest: Manifest, streams: Sequence[StreamDefinition]
+    ) -> Callable[[], list[Sampled]] | None:
+        """That of the first stream with complete entries."""
         waiting = [stream for stream in streams if due(self.home, manifest, stream) is not None]
-        if waiting:
-            sampler = Sampler(self.home, manifest)
-            self._writing.start(lambda: sampler.next(waiting), in_thread=in_thread)
+        return partial(Sampler(self.home, manifest).next, waiting) if waiting else None
