@@ -13,7 +13,7 @@ from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles
 
 EVERY: Final = 8
-"""Epochs between two looks at what is due: each takes the length of lists into account."""
+"""Epochs after which what is due is sought again: the lists of all streams are read for it."""
 
 
 class Written(Protocol):

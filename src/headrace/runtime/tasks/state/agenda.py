@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from heapq import heappop, heappush
 from itertools import chain, takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Advance, Operator, Sections
@@ -23,10 +23,12 @@ from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import StateMessage
 from headrace.runtime.progress.plan_index import PlanIndex
-from headrace.runtime.tasks.state.compaction import MergedAhead
 from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.runtime.tasks.state.state_runs import TaskRun
 from headrace.time import BEGINNING, FOREVER, Instant
+
+if TYPE_CHECKING:
+    from headrace.runtime.tasks.state.compaction import MergedAhead
 
 _TASKS: Final = 64
 _SOON: Final = 2

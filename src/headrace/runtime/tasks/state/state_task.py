@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -50,11 +50,9 @@ from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.results.time_merge import by_instant
 from headrace.runtime.tasks.file_writes import AT_ONCE, FileWrites
 from headrace.runtime.tasks.state.agenda import agenda_for, leave, visits
-from headrace.runtime.tasks.state.compaction import MergedAhead
 from headrace.runtime.tasks.state.emission_limits import emission_limits, is_long
 from headrace.runtime.tasks.state.result_runs import ResultRuns
 from headrace.runtime.tasks.state.round_progress import RoundProgress
-from headrace.runtime.tasks.state.run_merging import MergeFailed, RunMerging
 from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
     open_task_run,
@@ -64,6 +62,9 @@ from headrace.runtime.tasks.timing import Ledger
 from headrace.store.files.container import parts, streamed
 from headrace.store.files.filesystem import LocalStore
 from headrace.time import Instant
+
+if TYPE_CHECKING:
+    from headrace.runtime.tasks.state.compaction import MergedAhead
 
 _MOST_AHEAD = 1 << 25
 """Bytes of runs that are merged between epochs: what is merged stays in memory until the next one."""
@@ -314,6 +315,10 @@ class StateTask:
 
     def compact(self) -> None:
         """Merge the runs that are due into this epoch's run; take over what was merged since the last epoch instead, if anything was."""
+        if not self._runs:
+            return
+        from headrace.runtime.tasks.state.run_merging import MergeFailed, RunMerging  # noqa: PLC0415 - of runs
+
         merging = RunMerging(self.round, self._agenda, self._runs, self._ledger)
         self._ahead = self._taken_over()
         chosen = merging.divided()
@@ -417,6 +422,9 @@ class StateTask:
         message, agenda = self._message, self._agenda
         if agenda is None or self.failures or (self._index.levels and message.upper is None):
             return
+        from headrace.runtime.tasks.state.compaction import MergedAhead  # noqa: PLC0415 - of a process that stays
+        from headrace.runtime.tasks.state.run_merging import RunMerging  # noqa: PLC0415
+
         with suppress(Exception):  # of any kind: the next epoch meets it, and reports whose it is
             replaced = self._all_replaced
             refs = [run.ref for run in self._runs if run.ref.name and run.ref.name not in replaced]
