@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from headrace.archive.run_file import RunFile
+from headrace.archive.runs import AT, RunWriter
 from headrace.errors import StoreError
 from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import LocalExecutor
@@ -18,6 +23,7 @@ from headrace.runtime.tasks import file_writes
 from headrace.runtime.tasks.file_writes import LaterWrites
 from headrace.runtime.tasks.levels import run_states
 from headrace.runtime.tasks.scan import archive_writer
+from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.scan_task import scan_blobs
 from headrace.store.files.filesystem import LocalStore
 from headrace.time import SECOND
@@ -103,3 +109,24 @@ def test_files_are_written_at_once_by_default() -> None:
     written: list[int] = []
     file_writes.AT_ONCE.add(lambda: written.append(1))
     assert written == [1]
+
+
+@pytest.mark.parametrize(("most", "later"), [(None, True), (1 << 20, True), (1 << 12, False)])
+def test_rows_that_fill_half_of_the_memory_are_not_archived_later(
+    tmp_path: Path, most: int | None, later: bool
+) -> None:
+    store, writes, names = LocalStore(tmp_path), LaterWrites(), itertools.count()
+    writer = RunWriter(pa.schema([("v", pa.int64())]), most_bytes=None if most is None else most // 4)
+    archiving = Archiving(store, writer, lambda: f"runs/{next(names)}", most=most, writes=writes)
+    for number in range(20):
+        at = np.arange(20) * (-1) ** number + 100 * number
+        archiving.add([pa.array(at * 3)], at, at + number, None)
+    files = archiving.finish()
+    assert [store.exists(name) for name in files] == [not later] * len(files)
+    assert (len(files) == 1) == later
+    writes.finish()
+    rows = pa.concat_tables([RunFile.of(store.map(name)).read() for name in files])
+    assert rows.num_rows == 400
+    for name in files:
+        times = RunFile.of(store.map(name)).read().column(AT).to_pylist()
+        assert times == sorted(times)

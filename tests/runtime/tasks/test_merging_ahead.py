@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from headrace.errors import StoreError
 from headrace.operators.base.operator import Operator
+from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
@@ -34,12 +36,21 @@ class Preparing(LocalExecutor):
         super().__init__()
         self.merged: Counter[str] = Counter()
         self.between = False
+        self.two_runs = 0
+        """Epochs that have written a run that was merged ahead besides their own."""
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         self.between = True
         self.prepare_next()
         self.between = False
-        return super().run(scans, states)
+        receipts = super().run(scans, states)
+        written = [run for receipt in receipts for run in receipt.runs]
+        self.two_runs += len(written) > len(receipts)
+        assert {run.name for run in written} <= set(commit.files_named(receipts)), "they are made durable"
+        for receipt in receipts:
+            epochs = [run.epoch for run in receipt.runs]
+            assert epochs == sorted(set(epochs)), "what was merged ahead is of the epoch before"
+        return receipts
 
 
 @pytest.fixture
@@ -69,6 +80,7 @@ def test_epochs_have_nothing_to_merge_and_store_no_more_runs(tmp_path: Path, exe
             if chosen is executor:
                 assert executor.merged["between"] >= 4
                 assert not executor.merged["in epochs"]
+                assert executor.two_runs >= 4
             assert_as_the_reference(hub, FILES)
             assert faults_once_tidy(hub) == []
     assert counts["ahead"] <= counts["in epochs"] + 1
@@ -135,3 +147,25 @@ def test_the_epoch_meets_an_error_that_merging_ahead_met(
         hub.catch_up()
         assert failures == [True, False], "between two epochs, and then in the next one, which reports it"
         assert_as_the_reference(hub, FILES)
+
+
+def test_the_thread_that_runs_epochs_prepares_the_next_one_while_it_waits(tmp_path: Path) -> None:
+    prepared = Counter[int]()
+
+    class Watched(LocalExecutor):
+        def prepare_next(self) -> None:
+            prepared[hub.loop.engine.published.epoch] += 1
+            super().prepare_next()
+
+    rig = Rig(tmp_path, ONE_FILE)
+    with Hub(rig.home, Watched(), tasks=1) as hub:
+        hub.execute(rig.script(FEW))
+        with hub.running():
+            for number, file in enumerate(FILES[:3], 1):
+                rig.drop(file)
+                until = time.monotonic() + 30
+                while len(prepared) < number:
+                    assert time.monotonic() < until
+                    time.sleep(0.01)
+        assert set(prepared.values()) == {1}
+        assert_as_the_reference(hub, FILES[:3])

@@ -140,12 +140,15 @@ class Archiving:
         if self._is_large:  # also of fewer rows that follow: rows stay in their order
             self._encode_few(self._encoding.do)
             self._encoding.do(encode)
-        elif self._writes.is_later:
-            self._few.append(encode)
-            if self._rows > LATER_ROWS:
-                self._encode_few(lambda each: each())
         else:
-            encode()
+            self._few.append(encode)
+            if not self._may_wait():
+                self._encode_few(lambda each: each())
+
+    def _may_wait(self) -> bool:
+        """Whether the rows are few enough, in number and bytes, to be encoded after the receipt is sent."""
+        are_small = self._most is None or self.held.now <= self._most // 2
+        return self._writes.is_later and self._rows <= LATER_ROWS and are_small
 
     def _encode_few(self, do: Callable[[Callable[[], None]], None]) -> None:
         """Encode the rows that wait for the end."""
@@ -177,7 +180,7 @@ class Archiving:
 
     def _write_few(self) -> None:
         """Write all rows as one run."""
-        self._writer.gathers = True
+        self._writer.gathers, self._writer.most_bytes = True, None
         self._encode_few(lambda each: each())
         (run,) = self._writer.finish()
         self._store.write_once(self._names[0], [run], durable=False)
