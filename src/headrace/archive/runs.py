@@ -70,11 +70,6 @@ class RunWriter:
         """Bytes of the rows that wait, and of the unfinished file."""
         return self.buffered + (0 if self.ordered is None else self.ordered.written)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no rows wait."""
-        return self.ordered is None and not self.batches
-
     def _is_full(self, rows: int) -> bool:
         return rows >= RUN_ROWS or (self.most_bytes is not None and self.held >= self.most_bytes)
 

@@ -107,6 +107,8 @@ def test_a_client_stays_with_its_query_through_rename(tmp_path: Path) -> None:
         hub.query("q").client("c/1").acknowledge(first)
         hub.query("q-a").client("b").acknowledge(first)
         hub.query("q").client("seldom").acknowledge(first)
+        hub.query("q").client("both").acknowledge(first)
+        Cursor(hub.home.store, "client-r-both").write(0)  # of a query r that was dropped
         hub.execute("ALTER QUERY q RENAME TO r")
         rig.drop(*FILES[3:])
         hub.catch_up()
@@ -117,6 +119,7 @@ def test_a_client_stays_with_its_query_through_rename(tmp_path: Path) -> None:
             "of q-a's client"
         )
         assert hub.query("r").client("new").position == 0
+        assert hub.query("r").client("both").position == 0, "it has a position under that name"
         hub.execute("ALTER QUERY r RENAME TO R")
         assert hub.query("R").client("c/1").fetch() is None
 

@@ -16,10 +16,14 @@ from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.state import compaction, state_task
-from headrace.runtime.tasks.state.compaction import Merged
+from headrace.runtime.tasks.state.agenda import Agenda
+from headrace.runtime.tasks.state.compaction import Merged, MergedAhead
 from headrace.runtime.tasks.state.run_merging import MergeFailed, RunMerging
+from headrace.runtime.tasks.timing import Ledger
 from headrace.store.logs.manifest import ManifestLog
 from tests.runtime.rig import QUERIES, Rig, assert_as_the_reference, cut, faults_once_tidy, made_rows
 
@@ -38,6 +42,7 @@ class Preparing(LocalExecutor):
         self.between = False
         self.two_runs = 0
         """Epochs that have written a run that was merged ahead besides their own."""
+        self.highest = 0
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         self.between = True
@@ -46,6 +51,7 @@ class Preparing(LocalExecutor):
         receipts = super().run(scans, states)
         written = [run for receipt in receipts for run in receipt.runs]
         self.two_runs += len(written) > len(receipts)
+        self.highest = max(self.highest, *(run.level for run in written), 0)
         assert {run.name for run in written} <= set(commit.files_named(receipts)), "they are made durable"
         for receipt in receipts:
             epochs = [run.epoch for run in receipt.runs]
@@ -55,8 +61,8 @@ class Preparing(LocalExecutor):
 
 @pytest.fixture
 def executor(monkeypatch: pytest.MonkeyPatch) -> Preparing:
-    """Two runs of a level are merged; the executor has the merges in epochs and between them."""
-    monkeypatch.setattr(compaction, "FAN_IN", 2)
+    """Three runs of a level are merged; the executor has the merges in epochs and between them."""
+    monkeypatch.setattr(compaction, "FAN_IN", 3)
     preparing, merged = Preparing(), RunMerging.merged
 
     def counted(self: RunMerging, names: Collection[str], fresh: Mapping[str, pa.Table]) -> Merged:
@@ -84,6 +90,59 @@ def test_epochs_have_nothing_to_merge_and_store_no_more_runs(tmp_path: Path, exe
             assert_as_the_reference(hub, FILES)
             assert faults_once_tidy(hub) == []
     assert counts["ahead"] <= counts["in epochs"] + 1
+
+
+def test_a_run_that_a_merge_has_made_larger_is_of_a_higher_level(tmp_path: Path, executor: Preparing) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*FILES)
+    with Hub(rig.home, executor, tasks=1) as hub:
+        hub.execute(rig.script({"held": "SELECT k, x FROM s [RANGE 1000 SECONDS]"}))
+        hub.catch_up()
+    assert executor.highest >= 1
+
+
+def test_a_decision_counts_for_the_next_epoch_alone(tmp_path: Path, executor: Preparing) -> None:
+    """The first epochs are prepared, when there is nothing to merge; the others are not, and merge by themselves."""
+    rig, prepare = Rig(tmp_path, ONE_FILE), executor.prepare_next
+    with Hub(rig.home, executor, tasks=1) as hub:
+        hub.execute(rig.script(FEW))
+        rig.drop(FILES[0])
+        hub.catch_up()
+        prepare()
+        executor.prepare_next = lambda: None  # type: ignore[method-assign]
+        rig.drop(*FILES[1:])
+        assert_as_the_reference(hub, FILES)
+    assert executor.merged["in epochs"] >= 3
+    assert not executor.merged["between"]
+
+
+def test_runs_that_are_no_longer_there_are_not_replaced(
+    tmp_path: Path, executor: Preparing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an epoch has taken over is given to the next one again, whose runs are others."""
+    take, last = Agenda.take_merged, list[MergedAhead]()
+
+    def again(self: Agenda) -> MergedAhead | None:
+        ahead = take(self)
+        if ahead is not None and ahead.merged.replaced:
+            last.append(ahead)
+        return last[0] if last else ahead
+
+    monkeypatch.setattr(Agenda, "take_merged", again)
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*FILES)
+    with Hub(rig.home, executor, tasks=1) as hub:
+        hub.execute(rig.script(FEW))
+        assert_as_the_reference(hub, FILES)
+        assert faults_once_tidy(hub) == []
+    assert last
+
+
+def test_a_new_plan_drops_what_was_merged() -> None:
+    index = index_of(EpochPlan())
+    agenda = Agenda.of(index, 1, ())
+    agenda.ahead = MergedAhead(1, Merged({}, 0, ()), Ledger())
+    assert agenda.under(index, ()).take_merged() is None
 
 
 @pytest.mark.parametrize("tasks", [1, 3])

@@ -101,6 +101,8 @@ class Archiving:
         """`writes`: when files of few rows are written."""
         self.held, self._most, self._writes = Held(), most, writes
         self._few: list[Callable[[], None]] = []
+        """What encodes rows that wait for the receipt."""
+        self._waits = writes.is_later
         self._store, self._writer, self._new_name, self._draws = store, writer, new_name, draws
         self._encoding, self._writing = Background("encode", most=2), Background("archive", most=1)
         self._is_large, self._rows = False, 0
@@ -142,13 +144,14 @@ class Archiving:
             self._encoding.do(encode)
         else:
             self._few.append(encode)
-            if not self._may_wait():
+            self._waits = self._waits and self._may_wait()
+            if not self._waits:
                 self._encode_few(lambda each: each())
 
     def _may_wait(self) -> bool:
         """Whether the rows are few enough, in number and bytes, to be encoded after the receipt is sent."""
         are_small = self._most is None or self.held.now <= self._most // 2
-        return self._writes.is_later and self._rows <= LATER_ROWS and are_small
+        return self._rows <= LATER_ROWS and are_small
 
     def _encode_few(self, do: Callable[[Callable[[], None]], None]) -> None:
         """Encode the rows that wait for the end."""
@@ -165,11 +168,10 @@ class Archiving:
 
     def finish(self) -> list[str]:
         """Write the remaining rows; returns the names of all files, complete though perhaps not durable yet, or written later."""
-        if self._few and not self._names and self._writer.is_empty:
+        if self._few:
             self._names.append(self._new_name())
             self._writes.add(self._write_few)
             return self._names
-        self._encode_few(lambda each: each())
         self._encoding.finish()
         for run in self._writer.finish():
             self.held.add(run.size)
