@@ -126,10 +126,10 @@ def test_rows_that_do_not_fit_are_refused_whole(hub, name) -> None:
     ],
 )
 def test_workers_of_a_users_local_session_run_this_python_unless_one_was_chosen(master, chosen, used) -> None:
-    from headrace.runtime.spark.spark_executor import _our_python
+    from headrace.runtime.spark.given_session import our_python
 
     context = SimpleNamespace(master=master, pythonExec=chosen)
-    with _our_python(context):
+    with our_python(context):
         assert context.pythonExec == used
     assert context.pythonExec == chosen
 

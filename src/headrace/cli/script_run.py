@@ -51,6 +51,8 @@ class ScriptRun:
         self._before = hub.home.latest()
         self._caveats: list[str] = []
         self._warned: set[str] = set()
+        self._ended: dict[str, HeadraceError] = {}
+        """Streams whose source Spark has ended."""
 
     def run(self, statements: tuple[stmt.Statement, ...]) -> int:
         """Carry out the statements, and answer once or follow the sources; the exit code."""
@@ -69,7 +71,7 @@ class ScriptRun:
         if self._options.once and not done:
             self._screen.line.warning("Stopped before all input was read; no answers are shown.")
             return self._stop.exit_code
-        codes = [error.exit_code for error in unread(self._hub).values()]
+        codes = [error.exit_code for error in (*unread(self._hub).values(), *self._ended.values())]
         return max([*codes, *(HeadraceError.exit_code for _ in failed(self._hub))], default=0)
 
     def _answering(self, statements: tuple[stmt.Statement, ...]) -> int:
@@ -126,6 +128,10 @@ class ScriptRun:
 
     def _show_news(self, printer: _ResultPrinter | None) -> None:
         self._print_unread()
+        for name, error in self._hub.frames.ended().items():
+            if name not in self._ended:
+                self._ended[name] = error
+                self._screen.line.warning(str(error))
         if self._exporter is not None:
             self._exporter.refresh()
         elif printer is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import traceback
@@ -13,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.errors import UserError
+from headrace.errors import EpochFailed, UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.spark import streaming_source
@@ -77,6 +78,101 @@ def test_a_source_spark_does_not_have_is_refused_at_create(hub: Hub) -> None:
         hub.execute("CREATE STREAM s (value BINARY) USING kafka OPTIONS (subscribe 'bids')")
     assert "class path" in str(refused.value)
     assert hub.catalog.stream("s") is None
+
+
+@pytest.mark.parametrize("name", ["nosuch", "org.example.source"])
+def test_a_source_spark_has_never_heard_of_is_refused_at_create(hub: Hub, name: str) -> None:
+    with pytest.raises(
+        UserError, match=f"cannot open the source '{name}'.*Failed to find the data"
+    ) as refused:
+        hub.execute(f"CREATE STREAM s (value BINARY) USING `{name}`")
+    assert "class path" in str(refused.value)
+    assert hub.catalog.stream("s") is None
+
+
+def test_a_source_of_fixed_columns_gives_its_own_reason(hub: Hub) -> None:
+    with pytest.raises(UserError, match=r'Set a port to read from with option\("port"'):
+        hub.execute("CREATE STREAM s (value STRING) USING socket OPTIONS (host 'localhost')")
+
+
+REFUSED = (
+    "stream 's': Spark cannot start its source 'text': Invalid value 'x' for option 'maxFilesPerTrigger'"
+)
+
+
+def of_refused_option(hub: Hub, folder: Path) -> None:
+    hub.execute(
+        f"CREATE STREAM s (value STRING) USING text OPTIONS (path '{folder}', maxFilesPerTrigger 'x')"
+    )
+
+
+def test_an_option_that_a_source_refuses_at_its_start_is_the_users_mistake(hub: Hub, tmp_path: Path) -> None:
+    of_refused_option(hub, tmp_path)
+    with pytest.raises(UserError, match=REFUSED) as refused:
+        hub.run_once()
+    assert len(str(refused.value).splitlines()) == 2
+
+
+def test_a_source_that_ended_while_the_hub_runs_is_a_warning_of_its_stream(hub: Hub, tmp_path: Path) -> None:
+    of_refused_option(hub, tmp_path)
+    with hub.running():
+        until(lambda: bool(hub.source_warnings()))
+        assert hub.source_warnings()["s"].startswith(REFUSED)
+        assert hub.frames.ended()["s"].exit_code == 2
+
+
+def test_micro_batches_are_written_by_this_python_unless_one_was_chosen(
+    hub: Hub, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(spark, tmp_path / "in", 0, 121)
+    pythons: list[str] = []
+    frame = spark.readStream.schema("at TIMESTAMP, k BIGINT").orc(str(tmp_path / "in"))
+    planned = type(frame).mapInArrow
+
+    def seen(self: DataFrame, *arguments: object) -> DataFrame:
+        pythons.append(spark.sparkContext.pythonExec)
+        return planned(self, *arguments)
+
+    monkeypatch.setattr(type(frame), "mapInArrow", seen)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
+    hub.create_stream("s", frame, timestamp="at")
+    hub.register(QUERY, "q")
+    hub.run_once()
+    assert pythons == [sys.executable]
+    assert spark.sparkContext.pythonExec == "python3"
+    assert counts(hub, "q") == {0: 40, 1: 40, 2: 40}
+
+
+def test_workers_that_cannot_import_headrace_are_one_message(
+    hub: Hub, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> int:
+        raise ModuleNotFoundError("No module named 'headrace'")
+
+    written(spark, tmp_path / "in", 0, 121)
+    monkeypatch.setattr(streaming_source, "_write", fails)
+    hub.create_stream(
+        "s", spark.readStream.schema("at TIMESTAMP, k BIGINT").orc(str(tmp_path / "in")), timestamp="at"
+    )
+    with pytest.raises(
+        EpochFailed, match=r"^Spark's Python workers cannot import headrace\n.*PYSPARK_PYTHON="
+    ):
+        hub.run_once()
+
+
+def test_a_micro_batch_that_fails_gives_its_last_words(
+    hub: Hub, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> int:
+        raise ValueError("no more")
+
+    written(spark, tmp_path / "in", 0, 121)
+    monkeypatch.setattr(streaming_source, "_write", fails)
+    hub.create_stream(
+        "s", spark.readStream.schema("at TIMESTAMP, k BIGINT").orc(str(tmp_path / "in")), timestamp="at"
+    )
+    with pytest.raises(EpochFailed, match=r"stream 's'.*ValueError: no more$"):
+        hub.run_once()
 
 
 def test_a_batch_dataframe_is_refused(hub: Hub, spark: SparkSession) -> None:

@@ -18,7 +18,7 @@ from headrace.archive.runs import AT, BLOCK, FATE, POSITION
 from headrace.catalog import system_streams
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.options import OURS
-from headrace.errors import EpochFailed, UserError
+from headrace.errors import EpochFailed, HeadraceError, UserError
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.epoch import push
 from headrace.runtime.epoch.pipeline import Pipeline
@@ -29,6 +29,7 @@ from headrace.schema import Field as SchemaField
 from headrace.schema import Schema, from_arrow
 
 if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -45,11 +46,12 @@ class StreamingFrames:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._frames: dict[str, DataFrame] = {}
-        self._running: list[Any] = []
+        self._running: dict[str, Any] = {}
+        """Spark's queries, by stream."""
         self._stopped = threading.Event()
         self.wait_for_room: Callable[[StreamDefinition, threading.Event], bool] = lambda *_: True
         """Returns when the disk has room for a micro-batch; false where reading is stopped before."""
-        pipeline.source_notes.append(self.missing)
+        pipeline.source_notes += [self.missing, self._ended_in_words]
 
     def add(self, name: str, frame: DataFrame) -> None:
         """Store the frame of a stream for `start`."""
@@ -63,6 +65,22 @@ class StreamingFrames:
             for stream in self._pipeline.catalog.streams.values()
             if stream.using == SPARK_STREAM and stream.name not in self._frames
         }
+
+    def ended(self) -> dict[str, HeadraceError]:
+        """Streams whose source Spark has ended, each with the reason: a `UserError` where it did not start with its options."""
+        running = dict(self._running)
+        if not running:
+            return {}
+        from headrace.runtime.spark import streaming_source  # noqa: PLC0415 - pyspark only when a frame is there
+
+        failures = {
+            name: streaming_source.failure_of(query, self._pipeline.stream_definition(name))
+            for name, query in running.items()
+        }
+        return {name: failure for name, failure in failures.items() if failure is not None}
+
+    def _ended_in_words(self) -> dict[str, str]:
+        return {name: str(failure) for name, failure in self.ended().items()}
 
     def check(self, definition: StreamDefinition) -> None:
         """Try a stream that reads a Spark source by its name (kafka, …): one that cannot be opened is refused at CREATE."""
@@ -105,13 +123,22 @@ class StreamingFrames:
                 root=root,
                 has_room=partial(self.wait_for_room, definition, self._stopped),
             )
-            self._running.append(query)
+            self._running[name] = query
 
     def drain(self) -> None:
-        """Ingest the rows that the frames' sources hold now."""
+        """Ingest the rows that the frames' sources hold now.
+
+        Raises `UserError` when a source does not start with its options, and `EpochFailed` when one ends with another error.
+        """
         self.start(available_now=True)
-        for query in self._running:
-            query.awaitTermination()
+        try:
+            for name, query in self._running.items():
+                from headrace.runtime.spark import streaming_source  # noqa: PLC0415 - as in `start`
+
+                streaming_source.await_end(query, self._pipeline.stream_definition(name))
+        except HeadraceError:
+            self.stop()
+            raise
         self._running.clear()
 
     def restart(self) -> None:
@@ -134,7 +161,7 @@ class StreamingFrames:
     def stop(self) -> None:
         """Stop the frames' queries."""
         self._stopped.set()
-        for query in self._running:
+        for query in self._running.values():
             query.stop()
         self._running.clear()
 
@@ -145,7 +172,12 @@ def named_source(session: SparkSession, definition: StreamDefinition) -> DataFra
     Sources of a fixed schema (kafka) refuse one from outside: they are opened without, and their columns cast.
     Raises `UserError` when Spark does not have the source, or it lacks a column.
     """
-    from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415 - Spark is there
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is there
+    from pyspark.errors import (  # noqa: PLC0415
+        AnalysisException,
+        PySparkException,
+        UnsupportedOperationException,
+    )
 
     reader = session.readStream.format(definition.using).options(**dict(definition.options))
     declared = ", ".join(f"`{field.name}` {field.type}" for field in definition.schema)
@@ -153,14 +185,21 @@ def named_source(session: SparkSession, definition: StreamDefinition) -> DataFra
     try:
         try:
             return reader.schema(declared).load().selectExpr(*columns)
-        except AnalysisException:
+        except (AnalysisException, UnsupportedOperationException):
             fixed = session.readStream.format(definition.using).options(**dict(definition.options))
             return fixed.load().selectExpr(*columns)
-    except PySparkException as problem:
+    except (PySparkException, Py4JJavaError) as problem:
+        text = _of_java(problem) if isinstance(problem, Py4JJavaError) else str(problem)
         raise UserError(
-            f"Spark cannot open the source '{definition.using}': {str(problem).splitlines()[0]}",
+            f"Spark cannot open the source '{definition.using}': {next(iter(text.splitlines()), '')}",
             remedy="Check its name, options and columns, and that its package is on Spark's class path.",
         ) from None
+
+
+def _of_java(problem: Py4JJavaError) -> str:
+    """The message of an exception that PySpark has no class for."""
+    thrown = problem.java_exception
+    return str(thrown.getMessage() or thrown.toString())
 
 
 def schema_of(frame: DataFrame) -> Schema:

@@ -10,7 +10,6 @@ import pickle
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,7 @@ from pyspark.sql import SparkSession
 from headrace.errors import EpochFailed
 from headrace.runtime.messages.exchange_files import exchange_folder
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
+from headrace.runtime.spark.given_session import NOT_IMPORTED, cannot_import, our_python
 from headrace.runtime.spark.session import was_interrupted
 from headrace.runtime.spark.standing.pace import EASY_ROWS
 from headrace.runtime.spark.standing.standing_tasks import StandingTasks, Use
@@ -95,7 +95,7 @@ class SparkExecutor:
         before, standing = sys.exception(), self.standing
         began = time.monotonic()
         try:
-            with _our_python(self._context):
+            with our_python(self._context):
                 receipts = standing.run(scans, states)
                 if receipts is None:
                     receipts = without_failures(self._job(scans, states))
@@ -106,7 +106,7 @@ class SparkExecutor:
                 raise EpochFailed(_GONE) from error
             if not isinstance(error, Py4JJavaError | PySparkException):
                 raise
-            raise _epoch_failure(error) from error
+            raise epoch_failure(str(error)) from error
         standing.saw(scans, began)
         return receipts
 
@@ -184,21 +184,6 @@ class SparkExecutor:
             return blobs.mapPartitionsWithIndex(_State(messages)).collect()
 
 
-@contextmanager
-def _our_python(context: SparkContext) -> Iterator[None]:
-    """Run workers of a user's local session with this Python, not with any `python3` on PATH.
-
-    A Python that was chosen (PYSPARK_PYTHON), and workers on other machines, stay as they are.
-    """
-    chosen = context.pythonExec
-    if chosen == "python3" and context.master.startswith("local"):
-        context.pythonExec = sys.executable
-    try:
-        yield
-    finally:
-        context.pythonExec = chosen
-
-
 def _owner(task: int) -> int:
     return task
 
@@ -235,26 +220,21 @@ class _Tick:
         return advance(pickle.loads(self._messages[task]), [])
 
 
-def _epoch_failure(error: Exception) -> EpochFailed:
-    """The task's last message, without the stacks of Python and of the JVM around it."""
-    text = str(error)
+def epoch_failure(text: str) -> EpochFailed:
+    """A task's last message in what Spark reports, without the stacks of Python and of the JVM around it."""
     if "Python worker exited unexpectedly" in text:
         return EpochFailed(
             "a Python worker died in every attempt at a task: killed from outside, or out of memory\n"
             "  Nothing of the epoch counts. Read the system's log, give it more memory or fewer cores, and run again."
         )
-    if "No module named 'headrace'" in text:
-        return EpochFailed(
-            "Spark's Python workers cannot import headrace\n"
-            f"  Install it where they run, or set PYSPARK_PYTHON={sys.executable} before the session starts.",
-            lasting=True,
-        )
+    if NOT_IMPORTED in text:
+        return cannot_import()
     lines = text.splitlines()
     starts = [
-        number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")
+        number for number, line in enumerate(lines) if line.endswith("Traceback (most recent call last):")
     ]
     if not starts:
-        return EpochFailed(lines[0] if lines else type(error).__name__)
+        return EpochFailed(lines[0] if lines else "for no reason it gave")
     after = lines[starts[-1] + 1 :]
     start = next((number for number, line in enumerate(after) if line and not line.startswith(" ")), 0)
     words = [line for line in after[start:] if line and not line.startswith(("JVM stacktrace", "\tat "))]

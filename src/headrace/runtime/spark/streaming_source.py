@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -26,7 +27,9 @@ from headrace.connectors.sources.segment_files import (
     segment_record,
     write_segment,
 )
-from headrace.errors import UserError
+from headrace.errors import EpochFailed, UserError
+from headrace.runtime.spark.given_session import NOT_IMPORTED, cannot_import, our_python
+from headrace.runtime.spark.spark_executor import epoch_failure
 from headrace.store.files.filesystem import LocalStore
 from headrace.time import Clock, now
 
@@ -87,6 +90,56 @@ def start(
         ) from problem
 
 
+def await_end(query: StreamingQuery, definition: StreamDefinition) -> None:
+    """Wait for the end of a query that stops when it has caught up.
+
+    Raises `UserError` when its source did not start, and `EpochFailed` when it ended with another error.
+    """
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as problem:
+        raise _failure(query, definition, problem) from None
+
+
+def failure_of(query: StreamingQuery, definition: StreamDefinition) -> UserError | EpochFailed | None:
+    """Why a query has ended; None for one that runs, or was stopped, or whose JVM is gone: epochs report that."""
+    try:
+        problem = query.exception()
+    except Py4JError:
+        return None
+    return None if problem is None else _failure(query, definition, problem)
+
+
+def _failure(
+    query: StreamingQuery, definition: StreamDefinition, problem: StreamingQueryException
+) -> UserError | EpochFailed:
+    text = str(problem)
+    if NOT_IMPORTED in text:
+        return cannot_import()
+    source = "its DataFrame" if definition.using == "spark" else f"its source '{definition.using}'"
+    if _IN_CALLBACK in text:
+        failure = epoch_failure(text.partition("\n SQLSTATE: ")[0])
+        return EpochFailed(
+            f"stream '{definition.name}': a micro-batch of {source} was not read: {failure}",
+            lasting=failure.lasting,
+        )
+    reason = _first_line(problem).partition(_ENDED)[2] or _first_line(problem)
+    reason = reason.partition(" SQLSTATE: ")[0]
+    if query.lastProgress is None:
+        return UserError(
+            f"stream '{definition.name}': Spark cannot start {source}: {reason}",
+            remedy="Check its options, and that what it reads is there.",
+        )
+    return EpochFailed(
+        f"stream '{definition.name}': Spark has ended {source}: {reason}\n"
+        "  Rows that were read are there; start again once the cause is removed."
+    )
+
+
+_IN_CALLBACK: Final = "[FOREACH_BATCH_USER_FUNCTION_ERROR]"
+_ENDED: Final = "terminated with exception: "
+
+
 class BatchInterrupted(Exception):
     """A micro-batch that ended since its query is being stopped.
 
@@ -120,7 +173,8 @@ def _write(micro_batch: DataFrame, folder: Path, name: str) -> int:
         rows, is_same = _write_batches(batches, Path(where), name)
         yield pa.RecordBatch.from_pydict({"rows": [rows], "same": [is_same]})
 
-    written = micro_batch.coalesce(1).mapInArrow(write, "rows BIGINT, same BOOLEAN").collect()[0]
+    with our_python(micro_batch.sparkSession.sparkContext):
+        written = micro_batch.coalesce(1).mapInArrow(write, "rows BIGINT, same BOOLEAN").collect()[0]
     if not written["same"]:
         warnings.warn(
             f"the micro-batch {folder / name} was repeated with other rows: its source is not repeatable. The "
