@@ -7,9 +7,9 @@ from `HeadraceError` (exit code 1, but for a home in use) and are mostly faults 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 WriteOutcome: TypeAlias = Literal["absent", "present", "unknown"]
 """The effect of a failed write: nothing, all of it, or one of the two, which the next call finds out."""
@@ -202,6 +202,23 @@ class UnsupportedQuery(UserError):
     """A well-formed and meaningful statement that this version refuses; the message is the reason."""
 
 
+class Listing(str):
+    """A remedy that lists the names that exist."""
+
+    names: tuple[str, ...]
+
+    def __new__(cls, names: Sequence[str]) -> Self:
+        """The sentence about these names, of which it shows twelve."""
+        listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+        made = super().__new__(cls, f"There is: {listed}." if names else "There are none yet.")
+        made.names = tuple(names)
+        return made
+
+    def without(self, gone: Container[str]) -> Listing:
+        """The same without names that exist no more, given in lower case."""
+        return Listing([name for name in self.names if name.lower() not in gone])
+
+
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """A remedy that names candidates similar to `name`, or lists what exists."""
     names = sorted(candidates)
@@ -211,7 +228,4 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     near = [folded[match] for match in get_close_matches(name.lower(), list(folded), n=3, cutoff=0.6)]
     if near:
         return "Did you mean " + " or ".join(f"'{candidate}'" for candidate in near) + "?"
-    if not names:
-        return "There are none yet."
-    listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    return f"There is: {listed}."
+    return Listing(names)

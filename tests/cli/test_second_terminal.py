@@ -39,6 +39,21 @@ def test_a_mistake_has_its_place_in_what_was_typed(hub: Served) -> None:
     assert "\n    CREATE QUERY x AS SELECT 1 FROM nothing\n" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "last", ["CREATE QUERY z AS SELECT 1 FROM nothing", "SHOW STREAMS; DROP QUERY nobody"]
+)
+def test_the_remedy_of_a_script_that_is_rolled_back_does_not_list_what_it_defines(
+    hub: Served, last: str
+) -> None:
+    made = STREAM.replace("STREAM s", "STREAM i4") + "CREATE QUERY i5 AS SELECT COUNT(*) AS n FROM i4;"
+    status, problem = hub.post("/v1/statements", f"{made} {last}")
+    assert status in (400, 404)
+    assert "there is no" in problem["error"]["message"]
+    assert "i4" not in problem["error"]["remedy"]
+    assert "i5" not in problem["error"]["remedy"]
+    assert hub.curl("/v1/queries/i5")[0] == 404
+
+
 def test_a_time_zone_set_in_the_shell_is_the_shells(hub: Served) -> None:
     create = "CREATE STREAM z (at TIMESTAMP) USING push; CREATE QUERY noon AS SELECT COUNT(*) AS n FROM z WHERE at > TIMESTAMP'2024-01-01 12:00:00'"
     assert (

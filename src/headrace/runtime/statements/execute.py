@@ -18,7 +18,7 @@ from headrace.catalog.definition_json import settings_to_json, to_json
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.source_reader import read_all
-from headrace.errors import Span, UserError, did_you_mean
+from headrace.errors import Listing, Span, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
@@ -123,12 +123,28 @@ class Statements:
         with registering(len(script) >= _LONG_SCRIPT):
             statements = parse_script(script, zone)
             if all(map(is_definition, statements)):
-                return self._group.run(lambda: self._permitted(statements, script, permit)[1])
+                with self._rolled_back(statements):
+                    return self._group.run(lambda: self._permitted(statements, script, permit)[1])
             with held_in_time(self._one_script), self._in_zone(zone):
-                with self._changes.tentatively():
+                with self._rolled_back(statements), self._changes.tentatively():
                     permitted, _ = self._permitted(statements, script, permit)
                 in_order, before = one_by_one(permitted)
                 return list(self.execute_each(in_order, script, before))
+
+    @contextmanager
+    def _rolled_back(self, statements: Sequence[stmt.Statement]) -> Iterator[None]:
+        """A block whose definitions are not made where it ends with an error: its remedy does not list them."""
+        try:
+            yield
+        except UserError as error:
+            if isinstance(error.remedy, Listing):
+                made = {
+                    created.name.lower() for item in statements if (created := _created(item)) is not None
+                }
+                catalog = self._pipeline.catalog
+                gone = {name for name in made if catalog.kind_of(name) is None}
+                error.remedy = error.remedy.without(gone)
+            raise
 
     def _permitted(
         self, statements: Sequence[stmt.Statement], script: str, permit: Permit
@@ -459,6 +475,16 @@ class Statements:
         home = self._pipeline.home
         operator, query = self._pipeline.operator_and_query(statement.name)
         return Outcome.answer(statement.name, answer_within(home, operator, query, statement.last))
+
+
+def _created(
+    statement: stmt.Statement,
+) -> StreamDefinition | RelationDefinition | QueryDefinition | None:
+    """What a CREATE statement defines."""
+    match statement:
+        case stmt.CreateStream() | stmt.CreateRelation() | stmt.CreateQuery():
+            return statement.definition
+    return None
 
 
 def _require_texts(name: object, select: object) -> None:
