@@ -15,6 +15,7 @@ EXIT_CODES = """## Exit codes
 | 0 | done; a run that follows its sources was asked to stop, and its home can be resumed |
 | 1 | a fault of Headrace, or `check` found a fault |
 | 2 | a mistake in the command or in a statement, or the home is in use, may not be written, or has an unknown format |
+| 2, of a shell | as above with `-e`, which ends at the mistake; where statements come from a file or a pipe, the shell continues with the next one, and ends so at last; at a terminal it ends with 0 |
 | 128 + n | `run --once` was stopped by signal n before it could answer |
 
 A first Ctrl-C or SIGTERM finishes the epoch under way; a second one ends the process at once.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from headrace.cli.completion import Completer
-from headrace.cli.shell import is_complete
+from headrace.cli.screen import Screen
+from headrace.cli.shell import Session, is_complete, run_prompt
 from tests.cli.building import SCRIPT, bid, headrace, put, script
 
 
@@ -19,7 +22,7 @@ def home(tmp_path):
 def test_a_mistake_does_not_end_the_prompt(home) -> None:
     typed = "INVOKE nobody;\nshow\n  queries\n;\nSELEC;\n\nINVOKE dear;\n\\q\nSHOW STREAMS;\n"
     done = headrace("shell", "--home", home, typed=typed)
-    assert done.returncode == 0
+    assert done.returncode == 2  # no person has read the message
     assert "there is no query 'nobody'" in done.stderr
     assert "no statement begins with 'SELEC'" in done.stderr
     assert "name,state,answered_to,complete_since,owner,tags,query\ndear,live" in done.stdout
@@ -34,6 +37,34 @@ def test_a_mistake_in_e_exits_with_2_and_its_place(home) -> None:
     done = headrace("shell", "--home", home, "-e", "SHOW QUERIES;\n  INVOKE nobody")
     assert done.returncode == 2
     assert "line 2, column 3: there is no query 'nobody'" in done.stderr
+
+
+def test_a_shell_without_a_terminal_ends_with_0_where_nothing_was_refused(home) -> None:
+    assert headrace("shell", "--home", home, typed="SHOW QUERIES;\n").returncode == 0
+
+
+def test_a_mistake_at_a_terminal_is_no_failure_of_the_shell(home, monkeypatch) -> None:
+    monkeypatch.setattr("headrace.cli.shell.prepare_readline", lambda _: None)
+    lines = iter(["bogus;", "\\q"])
+    monkeypatch.setattr("sys.stdin", Terminal())
+    session = Session(home, Screen.standard("csv"), local=True)
+    assert run_prompt(session, lambda _: next(lines)) == 0
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_each_e_has_statements_of_its_own(home) -> None:
+    done = headrace("shell", "--home", home, "-e", "SHOW STREAMS", "-e", "INVOKE dear")
+    assert done.returncode == 0, done.stderr
+    assert "bids" in done.stdout
+    assert done.stdout.endswith("# dear\nn,auction,top\n1,1,101.0\n")
+    done = headrace("shell", "--home", home, "-e", "DROP QUERY dear", "-e", "SELEC")
+    assert done.returncode == 2
+    assert "line 1, column 1: no statement begins with 'SELEC'" in done.stderr
+    assert headrace("shell", "--home", home, "-e", "INVOKE dear").returncode == 0  # nothing has been dropped
 
 
 def test_a_query_registered_in_a_shell_answers_over_the_past(home) -> None:

@@ -27,6 +27,7 @@ _Action: TypeAlias = Callable[[argparse.Namespace], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit code."""
+    _open_missing_streams()
     given = sys.argv[1:] if arguments is None else arguments
     options = parser(given[0] if given else "").parse_args(given)
     try:
@@ -40,10 +41,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HeadraceError as error:
         return _failed(str(error), error.exit_code, debug=options.debug)
     except Exception as error:  # noqa: BLE001 - a person gets a sentence; --debug gives the rest
-        message = f"something went wrong that is not your mistake: {type(error).__name__}: {error}"
+        message = f"something went wrong that is not your mistake: {type(error).__name__}: {_text_of(error)}"
         hint = "" if options.debug else "\n  Run it again with --debug for the details."
         return _failed(message + hint, 1, debug=options.debug)
     return code
+
+
+def _open_missing_streams() -> None:
+    """Open the null device for a standard stream that the process was started without (`>&-`): the next file that is
+    opened would get its number, and what is written to the stream.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(opened, opened == number)
+            setattr(sys, name, os.fdopen(opened, mode))
+
+
+def _text_of(error: Exception) -> str:
+    """The text of an error; Spark's have none once its JVM has ended."""
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 - of any kind: the error is reported without its text
+        return f"its text cannot be read: {type(failure).__name__}"
 
 
 def program() -> NoReturn:
@@ -187,7 +207,11 @@ def _add_shell(commands: _Commands) -> None:
     shell = _command(commands, "shell", "run statements typed at a prompt, or given with -e", _shell)
     _home(shell, f"the database folder (default: {_HOME})")
     shell.add_argument(
-        "-e", dest="text", action="append", metavar="TEXT", help="carry out these statements and end"
+        "-e",
+        dest="text",
+        action="append",
+        metavar="TEXT",
+        help="carry out these statements and end; may be repeated",
     )
     shell.add_argument(
         "--format", choices=_FORMATS[:3], help="format of answers (default: table on a terminal, else csv)"
@@ -197,12 +221,12 @@ def _add_shell(commands: _Commands) -> None:
 
 def _shell(options: argparse.Namespace) -> int:
     from headrace.cli.screen import Screen  # noqa: PLC0415
-    from headrace.cli.shell import Session, run_prompt, run_text  # noqa: PLC0415
+    from headrace.cli.shell import Session, run_prompt, run_texts  # noqa: PLC0415
 
     session = Session(
         options.home or Path(_HOME), Screen.standard(options.format), options.cores, options.engine == "local"
     )
-    return run_text(session, "\n".join(options.text)) if options.text else run_prompt(session)
+    return run_texts(session, options.text) if options.text else run_prompt(session)
 
 
 def _add_fetch(commands: _Commands) -> None:

@@ -8,7 +8,7 @@ this process the writer.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field
 from pathlib import Path
@@ -129,17 +129,27 @@ class Session:
         return self._hub
 
 
-def run_text(session: Session, text: str) -> int:
-    """`-e`: the statements of a text; the exit code."""
+def run_texts(session: Session, texts: Sequence[str]) -> int:
+    """`-e`: the statements of each text; the exit code.
+
+    Raises `UserError`; of a mistake in the syntax of any text before the first takes effect.
+    """
     try:
-        session.run(text)
+        for text in texts:
+            parse_script(text)
+        for text in texts:
+            session.run(text)
     finally:
         session.close()
     return 0
 
 
 def run_prompt(session: Session, read: Callable[[str], str] = input) -> int:
-    r"""Read statements until \q or the end of input; errors are shown and do not end it."""
+    r"""Read statements until \q or the end of input; errors are shown and do not end it.
+
+    The exit code: that of the first error where the input is no terminal.
+    """
+    code = 0
     interactive = sys.stdin.isatty()
     if interactive:
         prepare_readline(session.names)
@@ -155,11 +165,12 @@ def run_prompt(session: Session, read: Callable[[str], str] = input) -> int:
                 session.run(text)
             except HeadraceError as error:
                 session.screen.line.warning(str(error))
+                code = code or error.exit_code
             except KeyboardInterrupt:
                 session.screen.line.warning("stopped")
     finally:
         session.close()
-    return 0
+    return 0 if interactive else code
 
 
 def _typed(read: Callable[[str], str], *, interactive: bool) -> Iterator[str]:
