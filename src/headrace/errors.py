@@ -205,6 +205,7 @@ class UnsupportedQuery(UserError):
 class Listing(str):
     """A remedy that lists the names that exist."""
 
+    __slots__ = ("names",)
     names: tuple[str, ...]
 
     def __new__(cls, names: Sequence[str]) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,73 @@ def test_the_remedy_of_a_script_that_is_rolled_back_does_not_list_what_it_define
     assert "i4" not in problem["error"]["remedy"]
     assert "i5" not in problem["error"]["remedy"]
     assert hub.curl("/v1/queries/i5")[0] == 404
+
+
+def bids(folder: Path, name: str, text: str) -> Path:
+    """A script about files of bids, with the stream and the query named after the test."""
+    path = folder / "script.cql"
+    path.write_text(
+        f"CREATE STREAM {name} (price DOUBLE, at TIMESTAMP) USING csv OPTIONS (path '{folder}/bids', header 'true') TIMESTAMP BY at;\n"
+        + text.replace("NAME", name)
+    )
+    (folder / "bids").mkdir()
+    (folder / "bids" / "1.csv").write_text("price,at\n1.5,2024-01-01T12:30:00Z\n2.5,2024-01-01T13:30:00Z\n")
+    return path
+
+
+def test_a_run_beside_a_hub_is_carried_out_by_it(hub: Served, tmp_path: Path) -> None:
+    sums = "CREATE QUERY sums AS SELECT SUM(price) AS s FROM NAME;\nINVOKE sums;\n"
+    past = "CREATE QUERY past AS SELECT COUNT(*) AS n FROM NAME WHERE at > TIMESTAMP'2024-01-01 22:00:00';"
+    text = f"{sums}SET TIME ZONE 'Asia/Tokyo';\n{past}\nINVOKE past;"
+    done = headrace("run", bids(tmp_path, "b1", text), "--home", hub.home, "--once")
+    assert (done.returncode, done.stdout) == (0, "# sums\ns\n4.0\n\n# past\nn\n1\n"), done.stderr
+    assert "has read all input" in done.stderr
+    assert headrace("shell", "--home", hub.home, "-e", "INVOKE sums").stdout == "# sums\ns\n4.0\n"
+
+
+def test_once_waits_until_the_hub_has_read_what_is_there(hub: Served, tmp_path: Path) -> None:
+    path = bids(tmp_path, "b2", "CREATE QUERY count_of_b2 AS SELECT COUNT(*) AS n FROM NAME;")
+    for more in range(2, 6):
+        assert headrace("run", path, "--home", hub.home, "--once", "--quiet").returncode == 0
+        shown = headrace("shell", "--home", hub.home, "-e", "INVOKE count_of_b2").stdout
+        assert shown == f"# count_of_b2\nn\n{more}\n"
+        (tmp_path / "bids" / f"{more}.csv").write_text("price,at\n9,2024-01-01T14:30:00Z\n")
+
+
+def test_a_mistake_of_a_run_beside_a_hub_has_its_place_in_the_script(hub: Served, tmp_path: Path) -> None:
+    path = bids(tmp_path, "b3", "SHOW STREAMS;\nINVOKE nobody;")
+    done = headrace("run", path, "--home", hub.home)
+    assert done.returncode == 2
+    assert f"line 3, column 1: there is no query 'nobody' (in {path}, line 3)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--output", "there"),
+        ("--once", "--seal"),
+        ("--engine", "spark"),
+        ("--memory", "1 GB"),
+        ("--cores", "1"),
+    ],
+)
+def test_what_only_the_process_of_the_home_can_do_is_refused(hub: Served, tmp_path: Path, options) -> None:
+    path = bids(tmp_path, "b4", "")
+    done = headrace("run", path, "--home", hub.home, *options)
+    assert done.returncode == 2
+    assert "another process runs the home" in done.stderr
+    assert "Leave it out" in done.stderr
+    assert "b4" not in headrace("shell", "--home", hub.home, "-e", "SHOW STREAMS").stdout
+
+
+def test_once_beside_a_hub_whose_epochs_are_paused_is_refused(hub: Served, tmp_path: Path) -> None:
+    hub.post("/v1/epochs/pause", "")
+    try:
+        done = headrace("run", bids(tmp_path, "b5", ""), "--home", hub.home, "--once", "--engine", "local")
+    finally:
+        hub.post("/v1/epochs/resume", "")
+    assert done.returncode == 2
+    assert "epochs are paused" in done.stderr
 
 
 def test_a_time_zone_set_in_the_shell_is_the_shells(hub: Served) -> None:

@@ -57,6 +57,7 @@ ROUTES = [
     ("GET", "/v1/epochs"),
     ("POST", "/v1/epochs/pause"),
     ("POST", "/v1/epochs/step"),
+    ("POST", "/v1/epochs/catch-up"),
     ("POST", "/v1/epochs/resume"),
     ("POST", "/v1/check"),
 ]

@@ -136,9 +136,13 @@ def _engine(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--engine",
         choices=_ENGINES,
-        default=os.environ.get("HEADRACE_EXECUTOR", _ENGINES[0]),
         help="what runs the epochs: spark (default), or local: this process, without Java, for small inputs",
     )
+
+
+def _is_local(options: argparse.Namespace) -> bool:
+    engine: str = options.engine or os.environ.get("HEADRACE_EXECUTOR", _ENGINES[0])
+    return engine == "local"
 
 
 def _memory(command: argparse.ArgumentParser) -> None:
@@ -197,7 +201,8 @@ def _run(options: argparse.Namespace) -> int:
             output=options.output,
             cores=options.cores,
             quiet=options.quiet,
-            local=options.engine == "local",
+            engine=options.engine,
+            local=_is_local(options),
             memory=options.memory,
         )
         return run_script(run_options, stop)
@@ -224,7 +229,7 @@ def _shell(options: argparse.Namespace) -> int:
     from headrace.cli.shell import Session, run_prompt, run_texts  # noqa: PLC0415
 
     session = Session(
-        options.home or Path(_HOME), Screen.standard(options.format), options.cores, options.engine == "local"
+        options.home or Path(_HOME), Screen.standard(options.format), options.cores, _is_local(options)
     )
     return run_texts(session, options.text) if options.text else run_prompt(session)
 
@@ -304,7 +309,7 @@ def _demo(options: argparse.Namespace) -> int:
     from headrace.cli.demo import run_demo  # noqa: PLC0415
 
     return run_demo(
-        options.home or Path(_HOME), cores=options.cores, local=options.engine == "local", quiet=options.quiet
+        options.home or Path(_HOME), cores=options.cores, local=_is_local(options), quiet=options.quiet
     )
 
 
@@ -396,7 +401,7 @@ def _serve(options: argparse.Namespace) -> int:
             postgres_port=options.postgres_port,
             no_auth=options.no_auth,
             cores=options.cores,
-            local=options.engine == "local",
+            local=_is_local(options),
             certificate=(options.tls_cert, options.tls_key),
             roots=tuple(options.allow_root),
             allowed_calls=tuple(options.allow_call),

@@ -1,7 +1,7 @@
 """`headrace run`, up to the first statement: checks options and script, opens the home (a temporary one for `--once`
 without `--home`), and adds the script's name to errors in it. `script_run` executes the script.
 
-A mistake in the script is found before anything starts; then Java starts while the rest of the program is imported.
+Where another process runs the home, the script is sent to it. A mistake in the script is found before anything starts; then Java starts while the rest of the program is imported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT_HOME: Final = Path("headrace-home")
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of the command. `style` None: by the kind of terminal; `home` None: the default."""
+    """Options of the command. `style` None: by the kind of terminal; `home` None: the default; `engine` None: none was named."""
 
     script: Path
     once: bool = False
@@ -35,6 +35,7 @@ class RunOptions:
     output: Path | None = None
     cores: int | None = None
     quiet: bool = False
+    engine: str | None = None
     local: bool = False
     memory: str | None = None
 
@@ -51,6 +52,10 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
         with stop.giving_up(screen.line.warning), ExitStack() as stack:
             statements = parse_script(text)
             home, persistent = _home(options, stack)
+            if persistent and _is_served(home):
+                from headrace.cli.script_run import run_beside  # noqa: PLC0415 - with a client of HTTP
+
+                return run_beside(options, home, screen, stop, text, statements)
             screen.line.message(
                 f"Starting {'' if options.local else 'Spark '}on {home}" if persistent else "Starting"
             )
@@ -86,6 +91,13 @@ def _home(options: RunOptions, stack: ExitStack) -> tuple[Path, bool]:
     if options.home is not None or not options.once:
         return (options.home or DEFAULT_HOME), True
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-"))), False
+
+
+def _is_served(home: Path) -> bool:
+    """Whether another process runs the home."""
+    from headrace.remote.sockets import is_listening  # noqa: PLC0415 - a temporary home has no other process
+
+    return is_listening(home)
 
 
 def _check(options: RunOptions) -> None:

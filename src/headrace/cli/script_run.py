@@ -1,15 +1,17 @@
 """The execution of a script by `headrace run`, in an open home: its statements, then either all present input and the
-answers once, or its sources followed with new rows as they are committed; at the end warnings about lost rows.
+answers once, or its sources followed with new rows as they are committed; at the end warnings about lost rows. Or, where another process runs the home, by its hub.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts, let_arrow_finish
 from headrace.connectors.sources.listing import not_there_yet
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, UserError
 from headrace.language.statements import statement as stmt
 from headrace.operators.base.query_failures import of_query
 from headrace.runtime.delivery.output_files import Exporter, emitted_rows
@@ -168,6 +170,77 @@ class ScriptRun:
             self._screen.line.warning(sentence)
         for sentence in (*closing_loss_report(self._hub.closing_rejects), *self._caveats):
             self._screen.line.warning(sentence)
+
+
+def run_beside(
+    options: RunOptions,
+    home: Path,
+    screen: Screen,
+    stop: Interrupts,
+    text: str,
+    statements: Sequence[stmt.Statement],
+) -> int:
+    """Send a script to the hub that runs on the home in another process; with `once`, wait until it has read all input; the exit code.
+
+    Raises `UserError` for mistakes in the script, and for options that are the other process's.
+    """
+    from headrace.remote.remote_hub import connect_hub, in_place  # noqa: PLC0415 - most runs have a home of their own
+
+    with connect_hub(home) as hub:
+        _require_possible(options, home, hub.status()["engine"]["engine"])
+        screen.several = sum(isinstance(statement, _TABLES) for statement in statements) > 1
+        zone = "UTC"
+        try:
+            stop.when_requested(_interrupt)  # a request may wait for long
+            for part in _parts(statements):
+                if isinstance(part[0], stmt.SetTimeZone):
+                    zone = part[0].zone
+                if isinstance(part[0], stmt.Invoke | stmt.Ask):
+                    hub.catch_up()
+                sent = in_place(text, part[0].span.to(part[-1].span))
+                for statement, outcome in zip(part, hub.execute(sent, zone=zone), strict=True):
+                    screen.outcome(statement, outcome)
+            if options.once:
+                hub.catch_up()
+        except KeyboardInterrupt:
+            screen.line.warning(f"Stopped; the hub on {home} continues.")
+            return stop.exit_code
+    done = "has read all input" if options.once else "follows the sources"
+    screen.line.message(f"The hub on {home} {done}; headrace shell and headrace fetch show its answers.")
+    return 0
+
+
+def _require_possible(options: RunOptions, home: Path, engine: str) -> None:
+    """Raise `UserError` for options that only the process that runs the home could honour."""
+    given = {
+        "--output": options.output is not None,
+        "--end-of-stream": options.seal,
+        "--memory": options.memory is not None,
+        "--cores": options.cores is not None,
+        f"--engine {options.engine}": options.engine not in (None, engine),
+    }
+    refused = [name for name, is_given in given.items() if is_given]
+    if refused:
+        raise UserError(
+            f"another process runs the home {home} (engine {engine}), so this one cannot honour {' and '.join(refused)}",
+            remedy="Leave it out, and the script is sent to that process; or stop that process first.",
+        )
+
+
+def _parts(statements: Sequence[stmt.Statement]) -> Iterator[list[stmt.Statement]]:
+    """Statements that are sent together: an answer waits for its input, and a time zone is that of those after it."""
+    part: list[stmt.Statement] = []
+    for statement in statements:
+        if part and isinstance(statement, stmt.Invoke | stmt.Ask | stmt.SetTimeZone):
+            yield part
+            part = []
+        part.append(statement)
+    if part:
+        yield part
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 class _ResultPrinter:

@@ -22,7 +22,7 @@ from headrace.errors import HeadraceError, UserError
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_script import parse_script
 from headrace.language.syntax.lexer import tokens
-from headrace.remote.remote_hub import connect_hub
+from headrace.remote.remote_hub import connect_hub, in_place
 from headrace.remote.sockets import is_listening
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.invoke.home_reader import Reader
@@ -110,12 +110,8 @@ class Session:
 
     def _sent(self, statement: stmt.Statement, text: str) -> Outcome:
         """The outcome of a statement that is executed by the process that runs the home."""
-        start, end = statement.span
-        before = "".join(
-            sign if sign == "\n" else " " for sign in text[:start]
-        )  # the statement keeps its place
         with connect_hub(self.home) as remote:
-            (outcome,) = remote.execute(before + text[start:end], zone=self._zone)
+            (outcome,) = remote.execute(in_place(text, statement.span), zone=self._zone)
         return outcome
 
     def _writer(self) -> Hub:

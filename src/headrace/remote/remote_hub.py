@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from headrace.errors import UserError
+from headrace.errors import Span, UserError
 from headrace.remote.remote_query import RemoteQuery
 from headrace.remote.sockets import is_listening
 from headrace.remote.transport import ARROW, Transport, table_of_text
@@ -99,6 +99,13 @@ class RemoteHub:
             return self.query(query).explain(form)
         return self._transport.text("GET", "/v1/explain", params={"format": form})
 
+    def catch_up(self) -> None:
+        """Wait until the hub has consumed all input that is there now.
+
+        Raises `UserError` when its epochs are paused.
+        """
+        self._transport.json("POST", "/v1/epochs/catch-up")
+
     @contextmanager
     def running(self) -> Iterator[Self]:
         """Nothing to do: the hub runs. For programs that are written for a hub of their own."""
@@ -138,6 +145,12 @@ def connect_hub(at: str | Path, token: str | None = None) -> RemoteHub:
             remedy=f"Start one with: headrace serve --home {at}; or open it in this process with hr.open.",
         )
     return RemoteHub(Transport.to_home(home))
+
+
+def in_place(text: str, span: Span) -> str:
+    """A part of a script, with blanks before it: mistakes in it have their place in the script."""
+    before = "".join(sign if sign == "\n" else " " for sign in text[: span.start])
+    return before + text[span.start : span.end]
 
 
 def _outcome(answer: Mapping[str, Any]) -> Outcome:

@@ -112,6 +112,22 @@ class Loop:
                 return True
         return False
 
+    def await_input(self, proceed: Callable[[], bool] = lambda: True) -> bool:
+        """Wait until the thread has consumed all input of the time of the call, and no query is behind the archive.
+
+        False when `proceed` returned False, or the thread ended, before that.
+        """
+        with self._turn:
+            end = self.supervisor.carry_out(self._listen, proceed)
+        self.engine.intake.news.set()
+        while proceed() and self.is_running:
+            epoch = self.engine.published.epoch
+            with self._turn, self.lock:
+                if not (self._waits_before(end) or self.engine.is_catching_up()):
+                    return True
+            self.wait_for_epoch_after(epoch)
+        return False
+
     def _measure_last(self, proceed: Callable[[], bool]) -> None:
         """Give queries over built-in streams the rows about the last epoch."""
         with self.lock:

@@ -1,4 +1,6 @@
-"""Routes under `/v1/epochs`: the newest epochs for a performance monitor; pause, resume and single-step epochs."""
+"""Routes under `/v1/epochs`: the newest epochs for a performance monitor; wait for the
+input that is there; pause, resume and single-step epochs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from headrace.errors import NameTaken
 from headrace.observation import EpochObservation
+from headrace.runtime.home.deadline import require_time
 from headrace.runtime.hub.hub import Hub
+from headrace.server.connections.statement_time import Timeout, in_time
 from headrace.server.monitoring.plan_snapshot import PlanSnapshots
 from headrace.server.monitoring.recent_epochs import RecentEpochs
 from headrace.server.problems import Refused
@@ -45,6 +49,25 @@ def resume(request: Request) -> dict[str, Any]:
     hub = _hub(request)
     hub.start()
     return _state(hub)
+
+
+@router.post("/catch-up", dependencies=[Depends(needs_administer)])
+async def catch_up(request: Request, timeout: Timeout = None) -> dict[str, Any]:
+    """Wait until epochs have consumed all input of the time of the request: files that are there, pushes, and what Spark has delivered.
+
+    After `timeout` seconds the answer is 504. Epochs have to run.
+    """
+    hub = _hub(request)
+    if not await in_time(request, timeout, lambda: hub.loop.await_input(_has_time)):
+        failure = hub.loop.failure
+        reason = "epochs are paused" if failure is None else f"the epochs ended: {failure}"
+        raise NameTaken(reason, remedy="Resume them: POST /v1/epochs/resume.")
+    return _state(hub)
+
+
+def _has_time() -> bool:
+    require_time()
+    return True
 
 
 @router.post("/step", dependencies=[Depends(needs_administer)])
