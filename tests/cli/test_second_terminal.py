@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from headrace.remote.remote_hub import RemoteHub
 from tests.cli.building import headrace
 from tests.server.serving import STREAM, Served, served
 
@@ -120,6 +124,20 @@ def test_once_beside_a_hub_whose_epochs_are_paused_is_refused(hub: Served, tmp_p
         hub.post("/v1/epochs/resume", "")
     assert done.returncode == 2
     assert "epochs are paused" in done.stderr
+
+
+def test_a_signal_ends_the_wait_for_a_hub_and_not_the_hub(hub: Served, tmp_path: Path, monkeypatch) -> None:
+    def signalled(_: RemoteHub) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(30)
+
+    monkeypatch.setattr(RemoteHub, "catch_up", signalled)
+    began = time.monotonic()
+    done = headrace("run", bids(tmp_path, "b6", ""), "--home", hub.home, "--once")
+    assert done.returncode == 128 + signal.SIGTERM
+    assert "Stopped; the hub on" in done.stderr
+    assert time.monotonic() - began < 20
+    assert "b6" in headrace("shell", "--home", hub.home, "-e", "SHOW STREAMS").stdout
 
 
 def test_a_time_zone_set_in_the_shell_is_the_shells(hub: Served) -> None:
