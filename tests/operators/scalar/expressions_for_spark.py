@@ -81,6 +81,8 @@ COMPARISONS = [
     *_pairs(("<", ">="), "0.0D", "d"),
     *_pairs(("=", "<", ">"), "f", "0.1D"),
     *("i <=> j", "d <=> e", "s <=> u", "b <=> c", "i <=> NULL", "NULL <=> i", "p <=> q", "v <=> o"),
+    *("NULL <=> NULL", "equal_null(NULL, NULL)", "NULL = NULL", "NULL < NULL", "NULL IN (NULL)", "NULL NOT IN (NULL, NULL)"),
+    *("NULL BETWEEN NULL AND NULL", "greatest(NULL, NULL) IS NULL", "coalesce(least(NULL, NULL), i)"),
     *("i IN (1, 2, 3)", "i IN (1, NULL)", "d IN (0.0D, double('NaN'))", "d IN (1, 2, 3, 4, 5, 6, double('NaN'), 0)", "s IN ('a', 'abc', '')"),
     *("s IN ('a', 'abc', '', 'A', 'ß', NULL)", "i IN (j, k)", "i IN (j, 1 / k)", "i NOT IN (1, 2)", "p IN (1, 2.5)", "i IN (NULL)", "l IN (i, d)"),
     *("b IN (true)", "y IN (DATE'2024-02-29', x)", "s BETWEEN 'a' AND 'b'", "i BETWEEN k AND j", "d BETWEEN 0 AND e", "n = 1", "z > DATE'2024-01-01'"),

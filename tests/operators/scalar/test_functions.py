@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from headrace.algebra.expressions.expression import Call, Expression, children
+import headrace as hr
+from headrace.algebra.expressions.expression import Call, Column, Expression, Literal, children
 from headrace.algebra.functions.resolve import (
     FUNCTIONS,
     TABLE,
@@ -17,10 +20,11 @@ from headrace.algebra.functions.resolve import (
     resolve,
 )
 from headrace.errors import UnsupportedQuery, UserError
-from headrace.language.binder.expressions.expression_binder import bind_expression
+from headrace.language.binder.expressions.expression_binder import bind_expression, cast
 from headrace.operators.scalar import evaluate
 from headrace.operators.scalar.evaluation.compile import EXPANDED, LAZY
 from headrace.operators.scalar.evaluation.kernels import KERNELS
+from headrace.reference import scalar as reference
 from headrace.schema import (
     BIGINT,
     BOOLEAN,
@@ -38,6 +42,7 @@ from headrace.schema import (
 )
 from tests.operators.scalar.functions_page import page
 
+NEED_CONSTANTS = ("rlike", "regexp_extract", "regexp_replace", "to_timestamp_in", "named_struct")
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
 
 
@@ -67,6 +72,40 @@ def test_every_example_runs_and_has_the_type_it_says(row) -> None:
     assert values.errors is None
     assert values.values.type == to_arrow(expression.type)
     assert len(values.values) == 2
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "argument", [Literal(None, VOID), Column("nothing", VOID)], ids=["constant", "column"]
+)
+def test_a_function_of_untyped_nulls_alone_fails_nowhere(row, argument) -> None:
+    tried = 0
+    for count in range(1, 5):
+        try:
+            signature = resolve(row.name, (VOID,) * count)
+        except UserError:  # another number of arguments, or constants
+            continue
+        call = Call(
+            signature.function, tuple(cast(argument, kind) for kind in signature.arguments), signature.result
+        )
+        got = evaluate(call, {"nothing": pa.nulls(3)}, 3)
+        assert got.errors is None
+        assert got.values.type == to_arrow(signature.result)
+        assert len(got.values) == 3
+        if row.name in reference.FUNCTIONS:
+            assert got.values.to_pylist() == [reference.evaluate(call, {"nothing": None})] * 3
+        tried += 1
+    assert tried or row.name in NEED_CONSTANTS
+
+
+def test_a_query_of_untyped_nulls_keeps_its_rows() -> None:
+    rows = [{"at": dt.datetime(2024, 5, 1, tzinfo=dt.UTC), "k": k} for k in (1, 2)]
+    shown = "NULL <=> NULL AS a, equal_null(NULL, NULL) AS b, NULL IN (NULL) AS c, greatest(NULL, NULL) AS d, least(NULL, NULL) AS e"
+    answer = hr.test(f"SELECT k, {shown} FROM s WHERE NULL <=> NULL", s=rows)
+    assert answer == [{"k": k, "a": True, "b": True, "c": None, "d": None, "e": None} for k in (1, 2)]
+    assert hr.test("SELECT k FROM s WHERE NULL IN (NULL)", s=rows) == []
+    inner = "(SELECT NULL AS x FROM s)"
+    assert hr.test(f"SELECT x <=> x AS a, x = x AS b FROM {inner}", s=rows) == [{"a": True, "b": None}] * 2
 
 
 def test_the_page_of_functions_is_current() -> None:

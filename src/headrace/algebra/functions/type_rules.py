@@ -374,8 +374,10 @@ def like_pattern() -> Rule:
 
     def rule(types: tuple[Type, ...], constants: tuple[Value, ...]) -> Typed | None:
         typed = texts(types, constants)
-        pattern, escape = constants[1:3] if len(constants) == 3 else (*constants[1:2], "\\")
-        if typed is not None and isinstance(pattern, str) and isinstance(escape, str):
+        if typed is None:
+            return None
+        pattern, escape = constants[1], constants[2] if len(constants) == 3 else "\\"
+        if isinstance(pattern, str) and isinstance(escape, str):
             check_like(pattern, escape)
         return typed
 

@@ -258,6 +258,8 @@ def _strict(kernel: Kernel, kind: Type) -> Compute:
 def _lenient(kernel: Kernel) -> Compute:
     def compute(frame: Frame, results: Sequence[Result]) -> Result:
         data = [result.value for result in results]
+        if not any(isinstance(datum, pa.Array) for datum in data):  # NULL of a column of untyped NULLs
+            data[0] = column(data[0], frame.rows)
         value, failure = kernel(data)
         return settled(value, errors_of(results), failure, frame.rows)
 

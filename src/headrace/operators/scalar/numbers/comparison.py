@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.scalar.values.datum import Datum, Kernel, Outcome, is_null, raw
-from headrace.schema import Type
+from headrace.operators.scalar.values.datum import Datum, Kernel, Outcome, is_null, raw, rows_of
+from headrace.schema import VOID, Type
 
 Compare = Callable[[Datum, Datum], pa.Array]
 
@@ -30,6 +30,8 @@ _SWAPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "
 
 def comparison(symbol: str, kind: Type) -> Compare:
     """The comparison of two data of one type (one of `=` `<>` `<` `<=` `>` `>=`); NULL where either is."""
+    if kind == VOID:  # Arrow compares no untyped NULLs
+        return lambda left, right: pa.nulls(rows_of((left, right)), pa.bool_())
     if kind.is_fractional:
         return lambda left, right: _floating(symbol, left, right)
     plain = _PLAIN[symbol]
