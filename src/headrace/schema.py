@@ -141,7 +141,7 @@ def from_arrow(kind: pa.DataType) -> Type:
     """
     if pa.types.is_dictionary(kind):
         return from_arrow(kind.value_type)
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(kind) and kind.precision <= _MOST_DIGITS:
         return decimal(kind.precision, kind.scale)
     if pa.types.is_timestamp(kind):
         return TIMESTAMP if kind.tz else TIMESTAMP_NTZ
@@ -154,6 +154,9 @@ def from_arrow(kind: pa.DataType) -> Type:
             return mapped
     raise UserError(f"the Arrow type {kind} has no SQL type", remedy="Cast the column before passing it.")
 
+
+_MOST_DIGITS: Final = 38
+"""Of a DECIMAL, as in Spark."""
 
 _FROM_ARROW: Final = (
     (pa.types.is_boolean, BOOLEAN),

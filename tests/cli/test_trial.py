@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -48,6 +50,45 @@ def test_a_mistake_is_placed_in_the_query() -> None:
         hr.test("SELECT w FROM s [RANGE 1 DAY SLIDE 1 DAY]", s=ROWS)
     with pytest.raises(hr.UserError, match="'s' has no rows, so its columns are unknown"):
         hr.test("SELECT v FROM s", s=[])
+
+
+MISFITS = [
+    (
+        [{"v": 1}, {"v": "x"}],
+        r"row 1 of 's': column v has 'x' \(str\), and the rows before it .* such as 1 \(int\)",
+    ),
+    (
+        [{"v": "x"}, {"v": None}, {"v": 1}],
+        r"row 2 of 's': column v has 1 \(int\), and the rows before it .* such as 'x'",
+    ),
+    ([{"v": 1}, {"v": True}], r"row 1 of 's': column v has True \(bool\)"),
+    (
+        [{"v": 1}, {"v": 2**70}],
+        r"row 1 of 's': column v has 1180591620717411303424 \(int\), which has no SQL type",
+    ),
+    (
+        [{"v": Decimal("1e50")}],
+        r"row 0 of 's': column v has Decimal\('1E\+50'\) \(Decimal\), which has no SQL type",
+    ),
+    ([{"v": time(1, 2)}], r"row 0 of 's': column v has .*time\(1, 2\) \(time\), which has no SQL type"),
+    ([{"v": object()}], "row 0 of 's': column v has <object object"),
+    ([{"v": 1}, 5], "row 1 of 's' is int, not a dict"),
+    ({"v": 1}, "'s' takes rows, not dict"),
+    (5, "'s' takes rows, not int"),
+]
+
+
+@pytest.mark.parametrize(("rows", "message"), MISFITS)
+def test_rows_that_fit_no_column_are_an_error_with_their_place(rows, message: str) -> None:
+    with pytest.raises(hr.UserError, match=message) as error:
+        hr.test("SELECT v FROM s", s=rows)
+    assert error.value.remedy
+
+
+def test_a_frame_that_fits_no_column_is_an_error_with_its_place() -> None:
+    frame = pd.DataFrame({"at": [START, START], "v": [1, "x"]})
+    with pytest.raises(hr.UserError, match=r"row 1 of 's': column v has 'x' \(str\)"):
+        hr.test("SELECT v FROM s", s=frame)
 
 
 @pytest.mark.parametrize("window", ["[RANGE 1 DAY SLIDE 1 DAY]", "[ROWS 24 SLIDE 24]", ""])

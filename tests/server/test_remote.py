@@ -36,6 +36,12 @@ def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RemoteHub]:
             yield remote
 
 
+def test_a_push_that_fits_no_column_is_an_error_with_its_place(hub: RemoteHub) -> None:
+    wrong = [{"k": "a", "v": 1, "at": at(1)}, {"k": 5, "v": 2, "at": at(2)}]
+    with pytest.raises(UserError, match=r"row 1 of 's': column k has 5 \(int\), and the rows before it"):
+        hub.push("s", wrong)
+
+
 def test_another_process_registers_pushes_follows_and_reads(hub: RemoteHub) -> None:
     query, followed, first = hub.query("q"), [], threading.Event()
 

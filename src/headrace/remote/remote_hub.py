@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from headrace.connectors.records.given_rows import given_rows
 from headrace.errors import Span, UserError
 from headrace.remote.remote_query import RemoteQuery
 from headrace.remote.sockets import is_listening
@@ -80,7 +81,7 @@ class RemoteHub:
     ) -> int:
         """As `Hub.push`, for an Arrow table, a pandas frame or a list of dicts."""
         out = io.BytesIO()
-        table = _table(rows)
+        table = given_rows(stream, rows)
         with pa.ipc.new_stream(out, table.schema) as writer:
             writer.write_table(table)
         headers = {"Content-Type": ARROW}
@@ -156,13 +157,3 @@ def in_place(text: str, span: Span) -> str:
 def _outcome(answer: Mapping[str, Any]) -> Outcome:
     table = table_of_text(answer["rows"]) if "rows" in answer else None
     return Outcome(answer["kind"], answer["name"], answer["message"], table, answer["warning"])
-
-
-def _table(rows: Any) -> pa.Table:
-    if isinstance(rows, pa.Table):
-        return rows
-    if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    if hasattr(rows, "columns") and hasattr(rows, "to_numpy"):
-        return pa.Table.from_pandas(rows, preserve_index=False)
-    return pa.Table.from_pylist(list(rows))

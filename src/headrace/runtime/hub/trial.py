@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.catalog.definition_json import to_json
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.connectors.formats.rendering import python_rows
+from headrace.connectors.records.given_rows import given_rows
 from headrace.errors import QueryFailed, UserError
 from headrace.runtime.delivery.output_files import emitted_rows
 from headrace.runtime.epoch.executor import LocalExecutor
@@ -33,8 +34,8 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
 
         assert hr.test("SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k", s=rows) == expected
 
-    Raises `QueryFailed` if the query fails on more than single rows, and `UserError` as registering the query would, and for
-    two sources of one name but for case.
+    Raises `QueryFailed` if the query fails on more than single rows, and `UserError` as registering the query would, for
+    two sources of one name but for case, and for rows whose columns have no one type.
     """
     if len({name.lower() for name in sources}) < len(sources):
         raise UserError(
@@ -81,14 +82,8 @@ def _define(hub: Hub, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 
 
 def _table(name: str, rows: Any) -> pa.Table:
-    if isinstance(rows, pa.Table):
-        return rows
-    if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    if isinstance(rows, list | tuple):
-        if not rows:
-            raise UserError(
-                f"'{name}' has no rows, so its columns are unknown", remedy="Pass an empty Arrow table."
-            )
-        return pa.Table.from_pylist(list(rows))
-    return pa.Table.from_pandas(rows, preserve_index=False)
+    if isinstance(rows, list | tuple) and not rows:
+        raise UserError(
+            f"'{name}' has no rows, so its columns are unknown", remedy="Pass an empty Arrow table."
+        )
+    return given_rows(name, rows)
