@@ -43,6 +43,9 @@ nanvl(price, 1) | startswith(s, 'a') | contains(s, 'a') | lpad(s, 3, 'x') | rpad
 initcap(s) | split_part(s, ',', 1) | weekday(d) | quarter(d) | last_day(d) | date_sub(d, 1) | unix_seconds(at) | timestamp_seconds(x) | negative(x)
 mod(x, 2) + 1 | rtrim(s) | endswith(s, 'a') | day(d) | dayofmonth(d) | dayofyear(d) | weekofyear(d) | minute(at) | second(at) | trunc(d, 'MM')
 d + 1 | d - 1 | s || 'x' || s | equal_null(x, y) | unix_date(d) | unix_millis(at) | character_length(s) | len(s) | lcase(s) | lpad(s, 3)
+trim('a', s) | ltrim('a', s) | RTRIM('a', s) | TRIM(BOTH 'a' FROM s) | TRIM(LEADING s FROM s) | TRIM(TRAILING FROM s) | TRIM('a' FROM s)
+TRIM(BOTH FROM s) | TRIM(FROM s) | s LIKE 'a/_' ESCAPE '/' | s NOT LIKE 'a!_' ESCAPE '!' | s ILIKE 'a/%' ESCAPE '/' | like(s, 'a') | LIKE(s, 'a/_', '/')
+ilike(s, 'a', '/') | rlike(s, 'a') | regexp(s, 'a') | s LIKE 'a\\_' ESCAPE '\\'
 """.replace("\n", " | ").split(" | ")
 EXPRESSIONS = [text.strip() for text in EXPRESSIONS if text.strip()]
 """`|` alone separates; no expression here needs it as an operator."""

@@ -163,6 +163,8 @@ def _call(call: Call, columns: Mapping[str, str]) -> str:
             return f"negative({arguments[0]})"
         case "||":
             return f"concat({', '.join(arguments)})"
+        case "like" | "ilike" if len(arguments) == 3:
+            return f"({arguments[0]} {call.function.upper()} {arguments[1]} ESCAPE {arguments[2]})"
         case name if name in _INFIX:
             return "(" + f" {name.upper()} ".join(arguments) + ")"
         case name:

@@ -63,11 +63,6 @@ def _call(name: str, *parts: Expression | str | int) -> Expression:
 
 S, U, K = _column("s"), _column("u"), _column("k")
 WITHOUT_SYNTAX = {
-    "trim(BOTH 'a' FROM s)": _call("trim", "a", S),
-    "trim(BOTH u FROM s)": _call("trim", U, S),
-    "trim(BOTH '' FROM s)": _call("trim", "", S),
-    "s LIKE 'a!%c' ESCAPE '!'": _call("like", S, "a!%c", "!"),
-    "s LIKE u ESCAPE '%'": _call("like", S, U, "%"),
     "s ILIKE u": _call("ilike", S, U),
     "'a%c' LIKE u": _call("like", "a%c", U),
     "instr('headrace', u)": _call("instr", "headrace", U),

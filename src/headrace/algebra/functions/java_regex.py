@@ -76,11 +76,6 @@ def translated(pattern: str) -> Pattern:
 
 def check_like(pattern: str, escape: str) -> None:
     """Raises `UserError` for a LIKE pattern whose escape is at the end, or before a sign that needs none."""
-    if len(escape) != 1:
-        raise UserError(
-            f"the escape of LIKE is one character, not '{escape}'",
-            remedy="Write for example like(text, 'a!%', '!').",
-        )
     position = 0
     while position < len(pattern):
         if pattern[position] == escape:

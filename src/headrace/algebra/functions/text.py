@@ -37,7 +37,7 @@ TEXTS: Final = (
         "trim",
         "trim([characters, ]text)",
         _trimmed,
-        "Without spaces (or the characters) at both ends.",
+        "Without spaces (or the characters) at both ends. Also `TRIM([BOTH | LEADING | TRAILING] [characters] FROM text)`.",
         "trim('  a ')",
     ),
     Function(

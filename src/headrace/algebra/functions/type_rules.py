@@ -365,10 +365,10 @@ def pattern_of(kind: Type, *, replaces: bool = False) -> Rule:
     return rule
 
 
-def like_pattern() -> Rule:
-    """A text, a LIKE pattern, and optionally the escape sign.
+def like_pattern(*, folded: bool = False) -> Rule:
+    """A text, a LIKE pattern, and optionally the escape sign, a constant; `folded` patterns are compared in small letters.
 
-    Raises `UserError` for a constant pattern that fails on every row.
+    Raises `UserError` for another escape, and for a constant pattern that fails on every row.
     """
     texts = fixed(BOOLEAN, STRING, STRING, optional=(STRING,))
 
@@ -377,8 +377,13 @@ def like_pattern() -> Rule:
         if typed is None:
             return None
         pattern, escape = constants[1], constants[2] if len(constants) == 3 else "\\"
-        if isinstance(pattern, str) and isinstance(escape, str):
-            check_like(pattern, escape)
+        if not isinstance(escape, str) or len(escape) != 1:
+            raise UserError(
+                "the escape of LIKE is a constant text of one character",
+                remedy="Write for example: text LIKE 'a!%' ESCAPE '!'.",
+            )
+        if isinstance(pattern, str):
+            check_like(pattern.lower() if folded else pattern, escape)
         return typed
 
     return rule

@@ -11,7 +11,7 @@ from typing import Literal as Choice
 from headrace.errors import Span, UserError
 from headrace.language.parser.constant_lists import constant_list
 from headrace.language.parser.literals import UNIT_NAMES, number
-from headrace.language.parser.primaries import primary
+from headrace.language.parser.primaries import primary, string
 from headrace.language.parser.subqueries import at_select, at_subselect, subselect
 from headrace.language.parser.type_names import column_type
 from headrace.language.syntax.ast import (
@@ -178,13 +178,12 @@ def _predicate(cursor: Cursor, left: Expr) -> Expr:
         raise cursor.expected("IN, LIKE, RLIKE or BETWEEN after NOT")
     cursor.advance()
     pattern = _climb(cursor, PREDICATE + 1)
-    if cursor.at_any("ESCAPE"):
-        raise cursor.unsupported(
-            "LIKE with ESCAPE is not available",
-            cursor.token.span,
-            "Escape % and _ with a backslash, or use RLIKE.",
-        )
-    return Matches(kind, left, pattern, negated, cursor.since(left.span))
+    escape = None
+    if kind != "rlike" and cursor.accept("ESCAPE"):
+        if cursor.token.kind != "string":
+            raise cursor.expected("a text of one character after ESCAPE")
+        escape = string(cursor)
+    return Matches(kind, left, pattern, escape, negated, cursor.since(left.span))
 
 
 def _is(cursor: Cursor, left: Expr) -> Expr:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Final, NoReturn
+from typing import Final
 
 from headrace.algebra.expressions.aggregates import APPROXIMATE, BELONGS, canonical
 from headrace.errors import Span, UserError
@@ -51,7 +51,7 @@ def primary(cursor: Cursor, parse: Whole) -> Expr:
     """
     token = cursor.token
     if token.kind == "string":
-        return _string(cursor)
+        return string(cursor)
     if cursor.at_sign("("):
         return _parenthesised(cursor, parse)
     if (
@@ -76,8 +76,8 @@ def primary(cursor: Cursor, parse: Whole) -> Expr:
 _CONSTANTS: Final = {"NULL": (None, VOID), "TRUE": (True, BOOLEAN), "FALSE": (False, BOOLEAN)}
 
 
-def _string(cursor: Cursor) -> Constant:
-    """One string; adjacent strings are joined."""
+def string(cursor: Cursor) -> Constant:
+    """Pass one string; adjacent strings are joined."""
     start, text = cursor.token.span, ""
     while cursor.token.kind == "string":
         text += cursor.advance().text
@@ -190,7 +190,7 @@ def _call(cursor: Cursor, parse: Whole) -> Expr:
         cursor.advance()
         cursor.advance()
         return Exists(subselect(cursor), cursor.since(name.span))
-    if name.upper in RESERVED:
+    if name.upper in RESERVED and name.upper != "LIKE":
         raise cursor.expected("an expression")
     if name.upper in _SPECIAL:
         cursor.advance()
@@ -350,22 +350,23 @@ def _substring(cursor: Cursor, parse: Whole, start: Span) -> Expr:
     return FunctionCall(name, tuple(arguments), cursor.since(start))
 
 
+_TRIMMED: Final = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+
+
 def _trim(cursor: Cursor, parse: Whole, start: Span) -> Expr:
-    if cursor.at_any("BOTH", "LEADING", "TRAILING"):
-        _refuse_trim(cursor)
-    arguments = [parse(cursor)]
-    if cursor.at_any("FROM"):
-        _refuse_trim(cursor)
+    """`TRIM([BOTH | LEADING | TRAILING] [characters] FROM text)`, or a call with the text as its last argument."""
+    following = cursor.ahead()
+    sided = cursor.at_any(*_TRIMMED) and (following.kind != "sign" or following.text == "(")
+    name = _TRIMMED[cursor.advance().upper] if sided else "trim"
+    arguments = [] if cursor.at_any("FROM") else [parse(cursor)]
+    if sided or cursor.at_any("FROM"):
+        cursor.expect("FROM", purpose=" and the text of TRIM")
+        arguments.append(parse(cursor))
+    else:
+        while cursor.accept_sign(","):
+            arguments.append(parse(cursor))
     cursor.expect_sign(")")
-    return FunctionCall("trim", tuple(arguments), cursor.since(start))
-
-
-def _refuse_trim(cursor: Cursor) -> NoReturn:
-    raise cursor.unsupported(
-        "TRIM of other characters than spaces is not available",
-        cursor.token.span,
-        "Use regexp_replace, or TRIM(s).",
-    )
+    return FunctionCall(name, tuple(arguments), cursor.since(start))
 
 
 _SPECIAL: Final[dict[str, Callable[[Cursor, Whole, Span], Expr]]] = {

@@ -135,11 +135,12 @@ class Quantified:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """`a LIKE b`, `a ILIKE b`, `a RLIKE b`."""
+    """`a LIKE b [ESCAPE c]`, `a ILIKE b [ESCAPE c]`, `a RLIKE b`."""
 
     kind: Choice["like", "ilike", "rlike"]
     operand: Expr
     pattern: Expr
+    escape: Constant | None
     negated: bool
     span: Span
 
@@ -237,7 +238,7 @@ def parts_of(node: Expr) -> tuple[Expr, ...]:
         case OneOf():
             return (node.operand, *node.items)
         case Matches():
-            return (node.operand, node.pattern)
+            return (node.operand, node.pattern, *(() if node.escape is None else (node.escape,)))
         case FunctionCall():
             return (*node.arguments, *(() if node.condition is None else (node.condition,)))
         case CaseWhen():

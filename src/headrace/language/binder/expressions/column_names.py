@@ -37,11 +37,12 @@ from headrace.schema import DATE, INTERVAL, Type
 
 _CAPITAL_LIST: Final = """
 ceil floor power sqrt exp signum regexp_like log10 log2 sin cos tan asin acos atan sinh cosh tanh
-cbrt expm1 log1p
+cbrt expm1 log1p rlike regexp
 """
 _CAPITALS: Final = frozenset(_CAPITAL_LIST.split())
 """Functions that Spark writes in capitals in a column's name."""
 
+_TRIMMED_SIDES: Final = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}
 _DEFAULTS: Final = {
     ("round", 1): ("0",),
     ("bround", 1): ("0",),
@@ -141,7 +142,9 @@ def _predicate(node: Between | OneOf | Matches | Is) -> str:
         case OneOf():
             name = f"({operand} IN ({', '.join(shown(item) for item in node.items)}))"
         case Matches(kind="like"):
-            name = f"{operand} LIKE {shown(node.pattern)}"
+            name = _like(
+                operand, shown(node.pattern), *(() if node.escape is None else (shown(node.escape),))
+            )
         case Matches():
             name = f"{'RLIKE' if node.kind == 'rlike' else node.kind}({operand}, {shown(node.pattern)})"
         case Is(what="null"):
@@ -149,6 +152,10 @@ def _predicate(node: Between | OneOf | Matches | Is) -> str:
         case Is():
             name = f"({operand} <=> {node.what})"
     return f"(NOT {name})" if node.negated else name
+
+
+def _like(operand: str, pattern: str, escape: str = "\\") -> str:
+    return f"{operand} LIKE {pattern}" + ("" if escape == "\\" else f" ESCAPE '{escape}'")
 
 
 def _function(node: FunctionCall) -> str:
@@ -159,6 +166,12 @@ def _function(node: FunctionCall) -> str:
         return f"(IF({', '.join(arguments)}))"
     if name in ("isnull", "isnotnull"):
         return f"({arguments[0]} IS {'NOT ' if name == 'isnotnull' else ''}NULL)"
+    if name in _TRIMMED_SIDES and len(arguments) == 2:
+        return f"TRIM({_TRIMMED_SIDES[name]} {arguments[0]} FROM {arguments[1]})"
+    if name == "like":
+        return _like(*arguments)
+    if name == "ilike":
+        return f"ilike({', '.join(arguments[:2])})"
     if name == "log" and len(arguments) == 1:
         return f"LOG(E(), {arguments[0]})"
     written = name.upper() if name in _CAPITALS or name == "log" else name

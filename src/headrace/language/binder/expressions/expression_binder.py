@@ -241,7 +241,8 @@ class ExpressionBinder:
             case OneOf():
                 test = self.call("in", node.span, operand, *(self.bind(item) for item in node.items))
             case Matches():
-                test = self.call(node.kind, node.span, operand, self.bind(node.pattern))
+                escape = () if node.escape is None else (self.bind(node.escape),)
+                test = self.call(node.kind, node.span, operand, self.bind(node.pattern), *escape)
             case Is(what="null"):
                 return self.call("isnotnull" if node.negated else "isnull", node.span, operand)
             case Is():
