@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.formats.json_values import Misfit
+from headrace.connectors.formats.json_values import value as json_value
 from headrace.connectors.formats.text_values import convert
 from headrace.connectors.records.options import text_options
+from headrace.connectors.sources.segment_files import as_rows
+from headrace.language.binder.expressions.expression_binder import bind_expression
+from headrace.operators.scalar import evaluate
 from headrace.schema import (
     BIGINT,
     BOOLEAN,
@@ -19,11 +27,18 @@ from headrace.schema import (
     DOUBLE,
     FLOAT,
     INT,
+    STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     TINYINT,
+    Field,
+    Schema,
     decimal,
 )
+from tests.operators.scalar.rows import TIME_TEXTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KINDS = [BOOLEAN, TINYINT, INT, BIGINT, FLOAT, DOUBLE, decimal(5, 2), DATE, TIMESTAMP, TIMESTAMP_NTZ]
 OPTIONS = text_options({})
@@ -44,15 +59,19 @@ def alone(text: str, kind) -> object:
     return "failed" if failed is not None else values[0].as_py()
 
 
+def cells(texts: list[str], kind) -> list[object]:
+    """Each value, or "failed"; instants as numbers, since Python has no year 0."""
+    values, failed = convert(pa.array(texts), kind, OPTIONS)
+    numbers = micros(values) if kind in (TIMESTAMP, TIMESTAMP_NTZ) else values.to_pylist()
+    bad = [False] * len(texts) if failed is None else failed.to_pylist()
+    return ["failed" if wrong else value for value, wrong in zip(numbers, bad, strict=True)]
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @given(st.lists(TEXT, min_size=1, max_size=8))
 def test_a_cell_means_the_same_whatever_stands_around_it(kind, texts: list[str]) -> None:
-    values, failed = convert(pa.array([*texts, "no such thing"]), kind, OPTIONS)
-    assert failed is not None
-    together = [
-        "failed" if bad else value for value, bad in zip(values.to_pylist(), failed.to_pylist(), strict=True)
-    ]
-    assert repr(together) == repr([*(alone(text, kind) for text in texts), "failed"])
+    together = cells([*texts, "no such thing"], kind)
+    assert repr(together) == repr([*(cells([text], kind)[0] for text in texts), "failed"])
 
 
 @given(st.integers(1, 600), st.sets(st.integers(0, 599), max_size=5))
@@ -103,3 +122,57 @@ def test_a_pattern_reads_other_spellings_of_a_moment() -> None:
     assert failed.to_pylist() == [False, True, False]
     days, failed = convert(pa.array(["31.12.2023"]), DATE, options)
     assert (days.to_pylist(), failed) == ([date(2023, 12, 31)], None)
+
+
+NAMED = [
+    *("2024-05-01T12:00:05 Europe/Berlin", "2024-05-01 12:00:05 GMT+2", "2024-05-01 12:00:05 CET", "2024-05-01T12:00:05UTC+1"),
+    *("2024-05-01 12:00:05.25 PST ", " 2024-12-01 12:00:05America/New_York", "2024-03-31 02:30:00 Europe/Berlin", "2024-05-01 12:00:05 UT"),
+    *("2024-05-01 12:00:05 Nowhere/City", "2024-05-01 12:00:05 europe", "2024-02-30 12:00:05 CET", "2024-05-01 12:00:05 GMT+19"),
+    *("+12024-05-01 12:00:05 CET", "-0044-03-15 12:00:05 Z", " 2024-05-01 12:00:05", "2024-05-01", " 2024-05-01 ", "2024-05-01T12:00:05"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+def test_a_cell_is_every_instant_that_cast_reads(zone: str) -> None:
+    texts = [text for text in (*NAMED, *TIME_TEXTS) if text]
+    asked = bind_expression("TRY_CAST(z AS TIMESTAMP)", Schema((Field("z", STRING),)), zone)
+    cast = evaluate(asked, {"z": pa.array(texts)}, len(texts)).values
+    values, _ = convert(pa.array(texts), TIMESTAMP, text_options({"timeZone": zone}))
+    read = dict(zip(texts, zip(micros(values), micros(cast), strict=True), strict=True))
+    assert {text: both for text, both in read.items() if both[0] != both[1] and both[1] is not None} == {}
+    assert [text for text in NAMED if read[text][0] is not None and read[text][1] is None] == []
+    assert sum(read[text][0] is not None for text in NAMED) == 14
+    options = text_options({"timeZone": zone})
+    for text, instant in zip(texts, micros(values), strict=True):
+        if instant is None:
+            with pytest.raises(Misfit):
+                json_value(text, TIMESTAMP, options)
+        else:
+            assert json_value(text, TIMESTAMP, options) == instant
+
+
+LENIENT = ("2024-01-01 12:30Z", "2024-01-01 12:30:15+19:00")
+"""Cells that Spark rejects."""
+
+
+@pytest.mark.spark
+def test_a_cell_is_every_instant_that_sparks_reader_reads(spark: SparkSession, tmp_path: Path) -> None:
+    texts = [text for text in (*NAMED, *TIME_TEXTS) if text and text not in LENIENT]
+    file = tmp_path / "cells.csv"
+    file.write_text("".join(f'{number},"{text}"\n' for number, text in enumerate(texts)))
+    rows = (
+        spark.read.schema("n INT, at TIMESTAMP").csv(str(file)).selectExpr("n", "unix_micros(at) AS micros")
+    )
+    theirs = {texts[row.n]: row.micros for row in rows.collect()}
+    ours = dict(zip(texts, micros(convert(pa.array(texts), TIMESTAMP, OPTIONS)[0]), strict=True))
+    assert ours == theirs
+
+
+def micros(column: pa.Array) -> list[int | None]:
+    return column.cast(pa.int64()).to_pylist()
+
+
+def test_a_pushed_text_names_its_zone() -> None:
+    stream = StreamDefinition("s", Schema((Field("at", TIMESTAMP),)), "push", time="at")
+    (row,) = as_rows(stream, [{"at": "2024-05-01T12:00:05 Europe/Berlin"}]).to_pylist()
+    assert row == {"at": datetime(2024, 5, 1, 10, 0, 5, tzinfo=UTC)}

@@ -14,6 +14,7 @@ from headrace.connectors.formats.text_values import (
     epoch_of,
     exact,
     fractional,
+    instant,
     integer,
     moment,
     with_article,
@@ -101,7 +102,7 @@ def _moment(raw: Any, kind: Type, options: TextOptions) -> int | None:
         else options.ntz_pattern or options.timestamp_pattern
     )
     if pattern is None:
-        return moment(raw, options.zone if kind.name == "TIMESTAMP" else "UTC")
+        return instant(raw, options.zone) if kind.name == "TIMESTAMP" else moment(raw)
     return _by_pattern(raw, kind, options)
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from headrace.connectors.records.options import Epoch, TextOptions
 from headrace.operators.scalar.temporal.time_zones import instants_of
+from headrace.operators.scalar.text.parse_times import read_timestamp
 from headrace.schema import STAMP, Type, to_arrow
 from headrace.time import SECOND
 from headrace.zones import offset_of, rules_of
@@ -27,7 +28,8 @@ _MOMENT: Final = re.compile(
     _DATE
     + r"(?:[T ](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?(?::?\d{2})?)?)?)?)?"
 )
-_ZONED: Final = r"[T ]\s*\d.*(Z|UTC|GMT|[+-]\d{1,2}(:?\d{2})?(:?\d{2})?)\s*$"
+_ZONED: Final = r"^\s*[+-]?\d{4,7}-\d{1,2}-\d{1,2}[T ]\d[\d:.]*\s*[^\s\d:.]"
+"""A time of day, and after it more than digits: its zone."""
 _DAY: Final = re.compile(_DATE + r"(?:[T ].*)?)?)?")
 
 
@@ -38,6 +40,11 @@ def convert(
     values, failed = _converted(cells, kind, options)
     if kind.name == "TIMESTAMP" and options.zone != "UTC" and options.timestamp_epoch is None:
         values = _shown_by_clocks(cells, values, options.zone)
+        return (
+            (values, failed)
+            if options.timestamp_pattern is not None
+            else _with_far_years(cells, values, failed, options.zone)
+        )
     return values, failed
 
 
@@ -122,6 +129,26 @@ def _shown_by_clocks(cells: pa.StringArray, moments: pa.Array, zone: str) -> pa.
     meant = pa.array(instants_of(rules, shown)).cast(moments.type)
     silent = pc.and_(pc.is_valid(moments), pc.invert(pc.match_substring_regex(cells, _ZONED)))
     return pc.if_else(silent.fill_null(False), meant, moments)
+
+
+def _with_far_years(
+    cells: pa.StringArray, values: pa.Array, failed: pa.BooleanArray | None, zone: str
+) -> tuple[pa.Array, pa.BooleanArray | None]:
+    """Cells near the ends of 64 bits, and those that failed, read again in the zone: in UTC they may be beyond the ends."""
+    numbers = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    again = (numbers > _FAR) | (numbers < -_FAR)
+    if failed is not None:
+        again |= failed.to_numpy(zero_copy_only=False)
+    if not again.any():
+        return values, failed
+    texts = cells.filter(pa.array(again)).to_pylist()
+    read = pa.array([None if text is None else instant(text, zone) for text in texts], values.type)
+    values = pc.replace_with_mask(values, pa.array(again), read)
+    missing = pc.and_(pa.array(again), pc.is_null(values))
+    return values, missing if pc.any(missing).as_py() else None
+
+
+_FAR: Final = 1 << 62
 
 
 def _without_blanks(cells: pa.StringArray) -> pa.StringArray:
@@ -252,7 +279,9 @@ def _one_by_one(kind: Type, options: TextOptions) -> Callable[[str], Any]:
         return lambda text: exact(text, kind.precision, kind.scale)
     if kind.name == "DATE":
         return day
-    if kind.name in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+    if kind.name == "TIMESTAMP":
+        return instant
+    if kind.name == "TIMESTAMP_NTZ":
         return moment
     return lambda _text: None
 
@@ -321,6 +350,12 @@ def moment(text: str, default: str = "UTC") -> int | None:
     if ahead is None:
         return None
     return shown - ahead + int((fraction or "0").ljust(6, "0")[:6] or 0)
+
+
+def instant(text: str, default: str = "UTC") -> int | None:
+    """As `moment`, and in the other forms that CAST to TIMESTAMP reads: zones by name, years beyond four digits."""
+    at = moment(text, default)
+    return read_timestamp(text.strip(), default) if at is None else at
 
 
 def _offset(zone: str) -> int | None:

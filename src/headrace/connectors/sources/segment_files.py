@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.connectors.formats.text_values import day, moment
+from headrace.connectors.formats.text_values import day, instant, moment
 from headrace.connectors.formats.typed_columns import fitted, matched
 from headrace.connectors.records.chunk import WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
@@ -228,7 +228,7 @@ def _array(definition: StreamDefinition, field: Field, values: Any) -> pa.Array:
 
 def _whole_cells(values: list[Any], field: Field) -> list[Any]:
     """The cells, with texts of times parsed; raises `ValueError` for a fraction that Arrow would drop silently."""
-    parsers: dict[str, Callable[[str], Any]] = {"TIMESTAMP": moment, "TIMESTAMP_NTZ": moment, "DATE": day}
+    parsers: dict[str, Callable[[str], Any]] = {"TIMESTAMP": instant, "TIMESTAMP_NTZ": moment, "DATE": day}
     parse = parsers.get(field.type.name)
     if parse is not None:
         read = [parse(cell) if isinstance(cell, str) else cell for cell in values]
