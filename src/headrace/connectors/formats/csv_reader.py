@@ -19,6 +19,11 @@ import pyarrow.csv as pacsv
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.formats import text_lines
+from headrace.connectors.formats.csv_quotes import (
+    are_well_quoted,
+    cell_with_text_after_quote,
+    with_plain_escapes,
+)
 from headrace.connectors.formats.text_values import convert, with_article
 from headrace.connectors.records.chunk import Chunk, Refused
 from headrace.connectors.records.ingest_record import IngestRecord
@@ -100,7 +105,7 @@ def _without_head(block: bytes) -> bytes:
 
 def _cells_of(line: bytes, options: TextOptions) -> list[str]:
     """The cells of one line."""
-    text = line.decode("utf-8", "replace")
+    text = with_plain_escapes(line, options).decode("utf-8", "replace")
     escape = options.escape if options.escape not in ("", options.quote) else None
     reader = csv.reader(
         [text],
@@ -190,7 +195,7 @@ class _Block:
     def _parsed(self) -> tuple[pa.Table, npt.NDArray[np.int64], int]:
         """The cells as text, the number of each row in the block, and how many numbers the block uses up."""
         records = self._count()
-        if not text_lines.is_utf8(self._text):
+        if not text_lines.is_utf8(self._text) or not are_well_quoted(self._text, self._options):
             return self._screened()
         table, wrong = self._scan(self._text)
         if records is not None and table.num_rows + len(wrong) != records:
@@ -231,9 +236,9 @@ class _Block:
             return None
         if _is_open(self._text.rstrip(b"\n").rpartition(b"\n")[2], self._options):
             return -1
-        feeds = np.flatnonzero(np.frombuffer(self._text, np.uint8) == _FEED)
-        blank = int((np.diff(feeds, prepend=-1) == 1).sum())
-        return len(feeds) - blank + (not self._text.endswith(b"\n"))
+        feeds = np.frombuffer(self._text, np.uint8) == _FEED
+        blank = np.count_nonzero(feeds[1:] & feeds[:-1]) + int(feeds[0])
+        return int(np.count_nonzero(feeds) - blank) + (not self._text.endswith(b"\n"))
 
     def _screened(self) -> tuple[pa.Table, npt.NDArray[np.int64], int]:
         """As `_parsed`, for a block in which some line breaks a rule that Arrow answers for the whole block."""
@@ -258,13 +263,17 @@ class _Block:
             line.decode()
         except UnicodeDecodeError as problem:
             return f"not valid UTF-8 at byte {problem.start + 1} of the line"
-        if (
-            not self._options.multi_line
-            and self._options.quote.encode() in line
-            and _is_open(line, self._options)
-        ):
+        options = self._options
+        if are_well_quoted(line, options):
+            return None
+        if not options.multi_line and _is_open(line, options):
             return "a quote is not closed on its line"
-        return None
+        cell = cell_with_text_after_quote(line, options)
+        if cell is None:
+            return None
+        escapes = not options.escape and b"\\" + options.quote.encode() in line
+        hint = "; a quote after a backslash needs OPTIONS (escape '\\\\')" if escapes else ""
+        return f"text after the closing quote of cell {cell}{hint}"
 
     def _padded(self, line: bytes) -> bytes:
         """The line under Spark's leniency: missing cells are null, surplus ones ignored."""
@@ -285,6 +294,7 @@ class _Block:
         """All cells as text, and the rows with a wrong number of them."""
         wrong: list[pacsv.InvalidRow] = []
         options, names = self._options, self._layout.names
+        text = with_plain_escapes(text, options)
 
         def skip(row: pacsv.InvalidRow) -> str:
             wrong.append(row)
@@ -338,9 +348,8 @@ def _is_open(line: bytes, options: TextOptions, *, inside: bool = False) -> bool
     at = 0
     while at < len(line):
         symbol = line[at]
-        if symbol == escape:
+        if inside and symbol == escape:
             at += 1
-            starting = False
         elif inside and symbol == quote:
             if line[at + 1 : at + 2] == bytes([quote]):
                 at += 1
