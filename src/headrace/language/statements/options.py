@@ -63,10 +63,19 @@ def interval_option(cursor: Cursor, option: str, text: str, at: Span) -> Duratio
     return length
 
 
-def checked_zone(cursor: Cursor, zone: str, at: Span) -> str:
+def known_zone(zone: str) -> str:
     """The name of an existing time zone, with one name for UTC; raises `UserError` for any other."""
     rules = rules_of(zone)
     if rules is None:
-        remedy = "Zones are named as in 'UTC' or 'Europe/Berlin'."
-        raise cursor.error(f"there is no time zone '{zone}'", at, remedy)
+        raise UserError(
+            f"there is no time zone '{zone}'", remedy="Zones are named as in 'UTC' or 'Europe/Berlin'."
+        )
     return zone if rules else "UTC"
+
+
+def checked_zone(cursor: Cursor, zone: str, at: Span) -> str:
+    """As `known_zone`, of a zone that is written at a place of a script."""
+    try:
+        return known_zone(zone)
+    except UserError as error:
+        raise cursor.error(error.message, at, error.remedy) from None

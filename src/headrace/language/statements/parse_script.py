@@ -21,7 +21,7 @@ from headrace.language.statements.actions import then_clauses
 from headrace.language.statements.clauses.accepted_error import accepted_error
 from headrace.language.statements.clauses.reductions import reduction
 from headrace.language.statements.definitions import relation, stream, stream_options
-from headrace.language.statements.options import checked_zone
+from headrace.language.statements.options import checked_zone, known_zone
 from headrace.language.statements.query_filter import selection
 from headrace.language.statements.query_options import query_options
 from headrace.language.statements.statement import (
@@ -65,9 +65,9 @@ def parse_script(text: str, zone: str = "UTC") -> tuple[Statement, ...]:
     """The statements of a script, each ended by `;` (optional after the last one).
 
     `zone` is the session's at its start; SET TIME ZONE applies to the statements after it. Raises `UserError` with line and
-    column of the first mistake.
+    column of the first mistake, and for a `zone` that does not exist.
     """
-    statements: list[Statement] = []
+    zone, statements = known_zone(zone), list[Statement]()
     for part in statement_tokens(text):
         cursor = Cursor(text, part, zone)
         while cursor.accept_sign(";"):

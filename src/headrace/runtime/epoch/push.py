@@ -16,6 +16,7 @@ from headrace.connectors.records.options import durable_within
 from headrace.connectors.sources.content_digest import content_digest
 from headrace.connectors.sources.segment_files import as_rows
 from headrace.errors import UnknownName, UserError, did_you_mean
+from headrace.language.statements.options import known_zone
 from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.home.deadline import change
 from headrace.runtime.home.home import Home
@@ -59,7 +60,7 @@ def punctuate(
     bound = FOREVER if at is None else instant(at)
     promise = ALL
     if where is not None:
-        promise, below = promise_of(definition, where, zone)
+        promise, below = promise_of(definition, where, None if zone is None else known_zone(zone))
         bound = min(bound, below)
     if (promise == ALL or bound != FOREVER) and bound > now + definition.max_ahead:
         raise UserError(

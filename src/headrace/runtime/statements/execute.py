@@ -20,6 +20,7 @@ from headrace.connectors.records.options import settle
 from headrace.connectors.sources.source_reader import read_all
 from headrace.errors import Listing, Span, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
+from headrace.language.statements.options import known_zone
 from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
 from headrace.runtime.delivery.cursor import carry_over
@@ -125,7 +126,7 @@ class Statements:
             if all(map(is_definition, statements)):
                 with self._rolled_back(statements):
                     return self._group.run(lambda: self._permitted(statements, script, permit)[1])
-            with held_in_time(self._one_script), self._in_zone(zone):
+            with held_in_time(self._one_script), self._in_zone(known_zone(zone)):
                 with self._rolled_back(statements), self._changes.tentatively():
                     permitted, _ = self._permitted(statements, script, permit)
                 in_order, before = one_by_one(permitted)
