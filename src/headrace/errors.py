@@ -198,6 +198,10 @@ class NameTaken(UserError):
     """A definition has the name of something that exists and differs."""
 
 
+class BatchTaken(UserError):
+    """The number of a producer's batch is that of other rows, which were pushed before."""
+
+
 class UnsupportedQuery(UserError):
     """A well-formed and meaningful statement that this version refuses; the message is the reason."""
 

@@ -88,7 +88,8 @@ class RemoteHub:
         if producer is not None and sequence is not None:
             headers |= {"Producer": producer, "Sequence": str(sequence)}
         path = f"/v1/streams/{quote(stream, safe='')}/rows"
-        return int(self._transport.json("POST", path, content=out.getvalue(), headers=headers)["accepted"])
+        answer = self._transport.json("POST", path, content=out.getvalue(), headers=headers)
+        return int(answer["accepted"] + answer["rejected"])
 
     def status(self) -> dict[str, Any]:
         """As `Hub.status`."""

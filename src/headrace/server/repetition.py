@@ -18,6 +18,19 @@ LONGEST_KEY: Final = 200
 """Characters."""
 
 
+def require_key(key: str) -> None:
+    """Raises `Refused` for a key that is empty or too long."""
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise Refused(400, f"an Idempotency-Key has 1 to {LONGEST_KEY} characters")
+
+
+def used_before(key: str) -> Refused:
+    """The problem of a request whose key was that of another one."""
+    return Refused(
+        409, f"the Idempotency-Key '{key}' was used for another request", "Use a new key for each."
+    )
+
+
 @dataclass(slots=True)
 class Repetitions:
     """Answers by key. A request that comes while the first is under way waits for it."""
@@ -32,8 +45,7 @@ class Repetitions:
         """
         if key is None:
             return make()
-        if not 0 < len(key) <= LONGEST_KEY:
-            raise Refused(400, f"an Idempotency-Key has 1 to {LONGEST_KEY} characters")
+        require_key(key)
         first: Future[str] = Future()
         with self._lock:
             known = self._answers.get(key)
@@ -42,9 +54,7 @@ class Repetitions:
         if known is None:
             return self._make(key, first, make)
         if known[0] != request:
-            raise Refused(
-                409, f"the Idempotency-Key '{key}' was used for another request", "Use a new key for each."
-            )
+            raise used_before(key)
         try:
             return known[1].result(time_left())
         except TimeoutError:

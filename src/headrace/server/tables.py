@@ -1,5 +1,5 @@
 """Tables in HTTP responses, as JSON or as an Arrow stream; and rows in the body of a push, read from JSON lines, CSV or
-an Arrow stream into a table and a list of refused rows.
+an Arrow stream.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fastapi import Request, Response
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.formats.rendering import to_json
-from headrace.connectors.sources.source_reader import read_bytes
+from headrace.connectors.sources.sent_rows import SentRows, sent_as_table, sent_as_text
 from headrace.errors import UserError
 from headrace.server.problems import Refused
 from headrace.time import Instant
@@ -27,8 +27,6 @@ _FORMATS: Final = {
     "text/csv": "csv",
     ARROW: "arrow",
 }
-REASONS: Final = 10
-"""Refused rows of a push that its response describes one by one."""
 
 
 def arrow_bytes(table: pa.Table) -> bytes:
@@ -64,12 +62,11 @@ def wants_arrow(request: Request) -> bool:
     return ARROW in request.headers.get("accept", "")
 
 
-def pushed_rows(
-    definition: StreamDefinition, media_type: str, body: bytes, now: Instant
-) -> tuple[pa.Table, list[dict[str, Any]], int]:
-    """Accepted rows of a request's body, the first refused ones with their reasons, and how many were refused.
+def sent_rows(definition: StreamDefinition, media_type: str, body: bytes, now: Instant) -> SentRows:
+    """The rows of a request's body.
 
-    Raises `Refused` for a media type that is none of JSON lines, CSV with a header and an Arrow stream.
+    Raises `Refused` for a media type that is none of JSON lines, CSV with a header and an Arrow stream, and `UserError` for an
+    Arrow stream that is none, or has other columns than the stream.
     """
     kind = _FORMATS.get(media_type.partition(";")[0].strip().lower())
     if kind is None:
@@ -79,10 +76,8 @@ def pushed_rows(
             f"Send application/x-ndjson, text/csv or {ARROW}.",
         )
     if kind == "arrow":
-        return _of_arrow(body), [], 0
-    table, rejects = read_bytes(definition, kind, body, now)
-    shown = rejects.slice(0, REASONS).to_pylist()
-    return table, shown, rejects.num_rows
+        return sent_as_table(definition, _of_arrow(body), now)
+    return sent_as_text(definition, kind, body, now)
 
 
 def _of_arrow(body: bytes) -> pa.Table:

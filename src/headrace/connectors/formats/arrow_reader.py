@@ -10,6 +10,7 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from headrace.connectors.formats.parquet_reader import BATCH, first_line
+from headrace.connectors.formats.refused_rows import separated
 from headrace.connectors.formats.typed_columns import fitted, matched
 from headrace.connectors.records.chunk import Chunk, WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
@@ -33,6 +34,7 @@ def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, columns: Sequen
             for start in range(0, batch.num_rows, BATCH):
                 part = batch.slice(start, BATCH)
                 chunk = fitted([part.column(index) for index in indexes], fields, first)
+                chunk = separated(chunk, part, first)
                 first += chunk.numbers
                 yield chunk
     except (pa.ArrowException, OSError, ValueError, OverflowError) as problem:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.dataclass import dataclass
-from headrace.errors import UserError
+from headrace.errors import BatchTaken, UserError
 from headrace.time import BEGINNING, Instant
 
 COMPARED: Final = 64
@@ -85,7 +85,7 @@ class Producers:
     def has(self, name: str, sequence: int, digest: str) -> bool:
         """Whether the batch is in the log already.
 
-        Raises `UserError` where its number is taken by other rows, or was left out.
+        Raises `BatchTaken` where its number is taken by other rows, and `UserError` where it was left out.
         """
         producer = self.by_name.get(name)
         if producer is None or sequence > producer.last:
@@ -93,7 +93,7 @@ class Producers:
         if producer.first <= sequence < producer.end or producer.digests.get(sequence) == digest:
             return True
         if sequence in producer.digests:
-            raise UserError(
+            raise BatchTaken(
                 f"batch {sequence} of the producer '{name}' is there already, with other rows",
                 remedy=f"A repeated call passes the same rows. New rows get a number above {producer.last}.",
             )

@@ -1,5 +1,5 @@
 """Reading of rows by the reader of their format: from an ingest record to batches of accepted rows, with event times,
-and the rejected ones; also all files of a relation, rows in a request's body, and the check of a new stream.
+and the rejected ones; also all files of a relation, and the check of a new stream.
 
 Law: the same record gives the same rows, numbers and rejects on every read, or `SourceChanged`.
 """
@@ -7,13 +7,11 @@ Law: the same record gives the same rows, numbers and rejects on every read, or 
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import lzma
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -29,7 +27,6 @@ from headrace.connectors.records.chunk import Chunk, Refused, WholeFile
 from headrace.connectors.records.ingest_record import (
     NO_REJECTS,
     REJECTS,
-    WHOLE,
     IngestRecord,
     SourceBatch,
     reject_table,
@@ -73,7 +70,7 @@ def read(
     read_to = 0
     try:
         for chunk in _chunks(record, definition, needed, root, put_off):
-            yield _judged(chunk, record, definition, selected)
+            yield judged(chunk, record, definition, selected)
             read_to = int(chunk.numbers) + read_to
     except WholeFile as refused:
         # The values of a typed file's rows stay in the file, which the reject names; its position is the number of the row.
@@ -104,27 +101,6 @@ def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) ->
         first += 1 << 32
     schema = stream.schema.arrow()
     return pa.Table.from_batches(tables, schema=schema), pa.concat_tables([NO_REJECTS, *rejects])
-
-
-def read_bytes(
-    definition: StreamDefinition, kind: str, body: bytes, now: Instant
-) -> tuple[pa.Table, pa.Table]:
-    """Rows that a program sent as JSON lines or as CSV with a header, and the rejected ones (`REJECTS`).
-
-    `kind` is "json" or "csv". The rules are those of a file of the same format.
-    """
-    record = IngestRecord(definition.name, "the rows sent", kind, 0, WHOLE, len(body), 0, now)
-    headed = replace(definition, using=kind, options={**definition.options, "header": "true"})
-    reader = csv_reader if kind == "csv" else json_reader
-    tables, rejects = [], []
-    for chunk in reader.chunks(io.BytesIO(body), record, headed):
-        batch = _judged(chunk, record, headed, definition.schema.names)
-        tables.append(batch.table)
-        rejects.append(batch.rejects)
-    return (
-        pa.Table.from_batches(tables, schema=definition.schema.arrow()),
-        pa.concat_tables([NO_REJECTS, *rejects]),
-    )
 
 
 def require_usable(definition: StreamDefinition) -> None:
@@ -209,10 +185,10 @@ def _compression() -> Iterator[None]:
         raise WholeFile(f"not a readable compressed file: {problem}") from problem
 
 
-def _judged(
+def judged(
     chunk: Chunk, record: IngestRecord, definition: StreamDefinition, columns: Sequence[str]
 ) -> SourceBatch:
-    """The chunk without rows whose event time is refused, and without columns that were not asked for."""
+    """The chunk without rows whose event time is refused, which are rejects, and without columns that were not asked for."""
     batch, rows = chunk.batch, chunk.rows
     times, wrong, reasons = (chunk.times, None, []) if chunk.times else event_times(batch, record, definition)
     refused = chunk.refused

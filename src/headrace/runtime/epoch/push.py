@@ -15,6 +15,7 @@ from headrace.connectors.records.ingest_record import ALL, PUNCTUATION, IngestRe
 from headrace.connectors.records.options import durable_within
 from headrace.connectors.sources.content_digest import content_digest
 from headrace.connectors.sources.segment_files import as_rows
+from headrace.connectors.sources.sent_rows import SentRows
 from headrace.errors import UnknownName, UserError, did_you_mean
 from headrace.language.statements.options import known_zone
 from headrace.runtime.epoch.engine import Engine
@@ -109,7 +110,7 @@ class Pushing:
         within, hand_in = durable_within(definition.options), None
         if within:
             hand_in = partial(self.unlogged.hand_in, within=within)
-        table = as_rows(definition, rows)
+        table = rows.rows_of(definition) if isinstance(rows, SentRows) else as_rows(definition, rows)
         if producer is None and sequence is None:
             # A call that fails retains its producer: the number is free for its repetition.
             producer, sequence = self._resting.pop() if self._resting else (f"hub-{uuid.uuid4().hex}", 0)

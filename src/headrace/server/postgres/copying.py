@@ -22,7 +22,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.schema import Type, to_arrow
 from headrace.server.postgres.protocol.problems import Failed
 from headrace.server.postgres.tables.sql_text import Text
-from headrace.server.tables import pushed_rows
+from headrace.server.tables import sent_rows
 
 _OPTIONS: Final = {
     "FORMAT",
@@ -77,10 +77,10 @@ class CopyIn:
             data = (",".join(map(_quoted, self.columns)) + "\n").encode() + data
         options = {**self.stream.options, "multiLine": "true" if b'"' in data else "false"}
         stream = replace(self.stream, options=options)
-        table, refused, count = pushed_rows(stream, "text/csv", data, self.hub.loop.engine.clock())
-        if count:
-            raise _misfit(self.stream, refused[0]["row"] + 1, refused[0]["reason"])
-        return table
+        sent = sent_rows(stream, "text/csv", data, self.hub.loop.engine.clock())
+        for first in sent.rejects.slice(0, 1).to_pylist():
+            raise _misfit(self.stream, first["row"] + 1, first["reason"])
+        return sent.table
 
     def _of_text(self, data: bytes) -> pa.Table:
         cells = _cells_of_text(data, len(self.columns), self.has_header)

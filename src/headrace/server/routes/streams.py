@@ -5,22 +5,28 @@ the body (JSON lines, CSV or Arrow) into a stream; a repetition with the same `I
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from hashlib import blake2b
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Header, Request
 from starlette.concurrency import run_in_threadpool
 
 from headrace.algebra.functions.resolve import FUNCTIONS
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
+from headrace.errors import BatchTaken
 from headrace.runtime.delivery.actions.writing import PRODUCER
+from headrace.runtime.epoch.push import LONGEST_ID
 from headrace.runtime.hub.hub import Hub
 from headrace.server.bodies import body_of
 from headrace.server.problems import Refused
+from headrace.server.repetition import require_key, used_before
 from headrace.server.security.permissions import Permissions, needs_register, permissions_of
-from headrace.server.tables import ARROW, pushed_rows
+from headrace.server.tables import ARROW, sent_rows
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
 catalog_router = APIRouter(prefix="/v1", tags=["streams"])
+REASONS: Final = 10
+"""Rejected rows of a push that its response describes one by one."""
 
 
 @catalog_router.get("/catalog")
@@ -63,17 +69,26 @@ async def push(
 ) -> dict[str, Any]:
     """Push rows as JSON lines, CSV with a header or an Arrow stream; durable when answered.
 
+    Rows that do not fit are rejects of the stream, readable as `NAME REJECTS`: `rejected` counts them, `reasons` has the first ten.
     Repeating a request with its `Idempotency-Key`, or with its `Producer` and `Sequence`, counts once. Each owner has producers of its own.
     """
     permissions = permissions_of(request)
     body = await body_of(request, permissions.largest_body)
     if idempotency_key is not None:
+        require_key(idempotency_key)
         producer, sequence = f"request-{idempotency_key}", 0
     if producer is not None:
         producer = _of_owner(permissions, producer)
-    return await run_in_threadpool(
-        _push, request.app.state.hub, permissions, name, content_type, body, producer, sequence
-    )
+    if producer is not None and idempotency_key is not None and len(producer) > LONGEST_ID:
+        producer = f"request-{blake2b(producer.encode(), digest_size=32).hexdigest()}"
+    try:
+        return await run_in_threadpool(
+            _push, request.app.state.hub, permissions, name, content_type, body, producer, sequence
+        )
+    except BatchTaken:
+        if idempotency_key is None:
+            raise
+        raise used_before(idempotency_key) from None
 
 
 def _of_owner(permissions: Permissions, producer: str) -> str:
@@ -99,9 +114,10 @@ def _push(
     sequence: int | None,
 ) -> dict[str, Any]:
     definition = hub.stream_definition(name)
-    table, refused, count = pushed_rows(definition, media_type, body, hub.loop.engine.clock())
-    permissions.quotas.take_rows(permissions.principal, table.num_rows)
-    if table.num_rows:
-        hub.push(name, table, producer=producer, sequence=sequence)
-    answer: dict[str, Any] = {"accepted": table.num_rows, "rejected": count}
-    return {**answer, "reasons": refused} if refused else answer
+    sent = sent_rows(definition, media_type, body, hub.loop.engine.clock())
+    permissions.quotas.take_rows(permissions.principal, sent.table.num_rows)
+    if sent.table.num_rows:
+        hub.push(name, sent, producer=producer, sequence=sequence)
+    answer: dict[str, Any] = {"accepted": sent.accepted, "rejected": sent.rejects.num_rows}
+    reasons = sent.rejects.slice(0, REASONS).to_pylist()
+    return {**answer, "reasons": reasons} if reasons else answer
