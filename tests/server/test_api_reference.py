@@ -33,6 +33,9 @@ text.
 | 429 | more rows than the owner may push in a second; `Retry-After` has the seconds |
 | 503 | the disk or the engine does not take it now: the request can be repeated |
 
+A name in a path is percent-encoded: that of the query `a/b` is `a%2Fb`, and `..` is `%2E%2E`, which clients as curl (without `--path-as-is`) and browsers
+would remove from the path.
+
 `GET /v1/queries/{name}/follow` is also a WebSocket: `{"credits": 10}` asks for ten events, `{"acknowledge": CURSOR}` acknowledges for its `client`.
 """
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -17,7 +16,7 @@ from headrace.connectors.records.given_rows import given_rows
 from headrace.errors import Span, UserError
 from headrace.remote.remote_query import RemoteQuery
 from headrace.remote.sockets import is_listening
-from headrace.remote.transport import ARROW, Transport, table_of_text
+from headrace.remote.transport import ARROW, Transport, segment, table_of_text
 from headrace.runtime.statements.outcome import Outcome
 
 _OWNERS: Final = "The process that runs the hub does that."
@@ -69,12 +68,12 @@ class RemoteHub:
 
         Raises `UnknownName` when there is none.
         """
-        described = self._transport.json("GET", f"/v1/queries/{quote(name, safe='')}")
+        described = self._transport.json("GET", f"/v1/queries/{segment(name)}")
         return RemoteQuery(self._transport, described["name"])
 
     def drop_query(self, name: str) -> None:
         """As `Hub.drop_query`."""
-        self._transport.json("DELETE", f"/v1/queries/{quote(name, safe='')}")
+        self._transport.json("DELETE", f"/v1/queries/{segment(name)}")
 
     def push(
         self, stream: str, rows: Any, *, producer: str | None = None, sequence: int | None = None
@@ -87,7 +86,7 @@ class RemoteHub:
         headers = {"Content-Type": ARROW}
         if producer is not None and sequence is not None:
             headers |= {"Producer": producer, "Sequence": str(sequence)}
-        path = f"/v1/streams/{quote(stream, safe='')}/rows"
+        path = f"/v1/streams/{segment(stream)}/rows"
         answer = self._transport.json("POST", path, content=out.getvalue(), headers=headers)
         return int(answer["accepted"] + answer["rejected"])
 

@@ -8,14 +8,13 @@ import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 import pyarrow as pa
 
 from headrace.connectors.formats.notebook import show_live
 from headrace.connectors.formats.rendering import to_html
-from headrace.remote.transport import HubGone, Transport, table_of_text
+from headrace.remote.transport import HubGone, Transport, segment, table_of_text
 
 _PAGE_ROWS = 100_000
 
@@ -90,7 +89,7 @@ class RemoteQuery:
         return self._transport.text("GET", self._path("explain"), params={"format": form})
 
     def _path(self, part: str = "") -> str:
-        return f"/v1/queries/{quote(self.name, safe='')}{f'/{part}' if part else ''}"
+        return f"/v1/queries/{segment(self.name)}{f'/{part}' if part else ''}"
 
 
 def _events(response: httpx.Response) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx
 import pyarrow as pa
@@ -122,6 +123,11 @@ def table_of(stream: bytes) -> pa.Table:
 def table_of_text(text: str) -> pa.Table:
     """The table of an Arrow stream in base 64."""
     return table_of(base64.b64decode(text))
+
+
+def segment(name: str) -> str:
+    """A name as a segment of a path; `.` and `..` would be removed from the path."""
+    return quote(name, safe="").replace(".", "%2E")
 
 
 def _given(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from headrace import __version__
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Access
+from headrace.server.connections.encoded_paths import EncodedPaths
 from headrace.server.connections.follower_groups import FollowerGroups
 from headrace.server.following import ENCODED, Publications
 from headrace.server.metrics import HubMetrics, Measured
@@ -78,6 +79,7 @@ def application(hub: Hub, access: Access, publications: Publications, limits: Li
     hub.on_epoch(app.state.recent.epoch)
     app.add_middleware(Audited, log=AuditLog(hub.path), clock=hub.loop.engine.clock)
     app.add_middleware(Measured, metrics=app.state.metrics)
+    app.add_middleware(EncodedPaths)
     add_handlers(app)
     app.include_router(observation.open_router)
     app.include_router(observation.metrics_router, dependencies=[Depends(access)])

@@ -19,6 +19,7 @@ from headrace.observation import EpochObservation
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.adaptive.overload_control import overload_report
 from headrace.runtime.repair.repair_report import repairs_by_query
+from headrace.server.connections.encoded_paths import CONVERTOR
 from headrace.server.connections.follower_groups import KINDS
 from headrace.time import BEGINNING
 
@@ -187,7 +188,7 @@ class Measured:
 
         async def measured(message: Message) -> None:
             if message["type"] == "http.response.start":
-                route = getattr(scope.get("route"), "path", "none")
+                route = getattr(scope.get("route"), "path", "none").replace(CONVERTOR, "")
                 seconds = time.perf_counter() - started
                 self._metrics.request(scope["method"], route, message["status"], seconds)
             await send(message)

@@ -29,7 +29,7 @@ socket_router = APIRouter(prefix="/v1/queries")
 _FORM = "^(json|arrow)$"
 
 
-@router.get("/{name}/follow", response_class=EventStream, status_code=200)
+@router.get("/{name:text}/follow", response_class=EventStream, status_code=200)
 def follow(
     request: Request,
     name: str,
@@ -49,7 +49,7 @@ def follow(
     return EventStream(feed, position, state.follower_groups)
 
 
-@socket_router.websocket("/{name}/follow")
+@socket_router.websocket("/{name:text}/follow")
 async def follow_with_credits(
     socket: WebSocket,
     name: str,
@@ -138,7 +138,7 @@ async def _receive(socket: WebSocket, follower: Follower, client: str | None) ->
             return 'expected {"credits": n} or {"acknowledge": cursor}'
 
 
-@router.post("/{name}/acknowledge")
+@router.post("/{name:text}/acknowledge")
 def acknowledge(
     request: Request, name: str, client: str, cursor: Annotated[int, Query(ge=0)]
 ) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def _registered(request: Request, registration: Registration) -> dict[str, Any]:
     return {"registered": list(registration.queries)}
 
 
-@router.get("/{name}")
+@router.get("/{name:text}")
 def query(request: Request, name: str) -> dict[str, Any]:
     """One query: its text, and the columns of its answer."""
     hub = _hub(request)
@@ -184,19 +184,19 @@ def query(request: Request, name: str) -> dict[str, Any]:
     return {**_described(registered), "columns": columns}
 
 
-@router.delete("/{name}", dependencies=[Depends(needs_register)])
+@router.delete("/{name:text}", dependencies=[Depends(needs_register)])
 async def drop(request: Request, name: str, timeout: Timeout = None) -> dict[str, Any]:
     """Drop a query."""
     return await in_time(request, timeout, lambda: _changed(request, "DROP QUERY", name))
 
 
-@router.post("/{name}/pause", dependencies=[Depends(needs_register)])
+@router.post("/{name:text}/pause", dependencies=[Depends(needs_register)])
 async def pause(request: Request, name: str, timeout: Timeout = None) -> dict[str, Any]:
     """Pause a query."""
     return await in_time(request, timeout, lambda: _changed(request, "PAUSE QUERY", name))
 
 
-@router.post("/{name}/resume", dependencies=[Depends(needs_register)])
+@router.post("/{name:text}/resume", dependencies=[Depends(needs_register)])
 async def resume(request: Request, name: str, timeout: Timeout = None) -> dict[str, Any]:
     """Resume a query, which catches up from the archive."""
     return await in_time(request, timeout, lambda: _changed(request, "RESUME QUERY", name))
@@ -214,7 +214,7 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-@router.get("/{name}/answer")
+@router.get("/{name:text}/answer")
 async def answer(
     request: Request, name: str, last: str | None = None, at: str | None = None, timeout: Timeout = None
 ) -> Response:
@@ -233,7 +233,7 @@ def _answered(request: Request, name: str, last: str | None, at: str | None) -> 
     return table_response(request, table, {"query": name, "warning": Outcome.answer(name, table).warning})
 
 
-@router.get("/{name}/results")
+@router.get("/{name:text}/results")
 async def results(
     request: Request,
     name: str,
@@ -254,7 +254,7 @@ def _page(request: Request, name: str, since: str | None, after: str | None, lim
     return table_response(request, page.rows, {"query": name, "next": page.next})
 
 
-@router.get("/{name}/timeline")
+@router.get("/{name:text}/timeline")
 async def timeline(
     request: Request,
     name: str,
@@ -271,7 +271,7 @@ async def timeline(
     return asdict(counts)
 
 
-@router.get("/{name}/costs")
+@router.get("/{name:text}/costs")
 def costs(request: Request, name: str, epochs: Annotated[int, Query(ge=1, le=1000)] = 120) -> dict[str, Any]:
     """What the query took in each of the newest epochs."""
     registered = _hub(request).catalog.require_query(name).definition.name
@@ -280,7 +280,7 @@ def costs(request: Request, name: str, epochs: Annotated[int, Query(ge=1, le=100
     return {"query": registered, "epochs": [asdict(point) for point in points]}
 
 
-@router.get("/{name}/explain")
+@router.get("/{name:text}/explain")
 def explain(request: Request, name: str, format: str = "text") -> Response:  # noqa: A002 - the contract's word
     """The query's plan and what it shares: text, or a picture as SVG."""
     return explained(_hub(request), name, format)

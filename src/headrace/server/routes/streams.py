@@ -49,7 +49,7 @@ def _columns_of(definition: StreamDefinition | RelationDefinition) -> dict[str, 
 
 
 @router.post(
-    "/{name}/rows",
+    "/{name:text}/rows",
     dependencies=[Depends(needs_register)],
     openapi_extra={
         "requestBody": {
