@@ -15,7 +15,12 @@ import pytest
 
 import headrace as hr
 from headrace.errors import NameTaken, UnknownName, UserError
+from headrace.remote.owner_methods import OwnerMethods, OwnerQueryMethods
 from headrace.remote.remote_hub import RemoteHub
+from headrace.remote.remote_query import RemoteQuery
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.query_handle import QueryHandle
+from tests.runtime.delivery.actions.receiving import until
 from tests.server.serving import STREAM, TOTAL, TUMBLE, served
 
 
@@ -172,3 +177,59 @@ def test_results_of_a_hub_of_another_process_are_a_dataframe(tmp_path: Path, spa
             pass
         frame = query.dataframe(spark)
         assert [tuple(row) for row in frame.filter("n > 1").collect()] == [("a", 2)]
+
+
+INTERNAL = {
+    *("log", "carry_out", "execute_each", "execute_or_refuse", "follow_epochs", "give_up_start", "on_close"),
+    *("operator_and_query", "require_open", "session", "source_warnings", "catalog", "plan", "schema"),
+}
+"""What a hub has for the package's own modules, and what are values of its process."""
+
+
+def methods_of(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")} - INTERNAL
+
+
+def test_a_client_has_every_method_and_refuses_those_of_the_owner(hub: RemoteHub) -> None:
+    query = hub.query("q")
+    assert methods_of(Hub) - methods_of(RemoteHub) == set()
+    assert methods_of(QueryHandle) - methods_of(RemoteQuery) == set()
+    refused = {
+        **dict.fromkeys(methods_of(OwnerMethods), hub),
+        **dict.fromkeys(methods_of(OwnerQueryMethods), query),
+    }
+    assert {"archive", "create_stream", "register_function", "sink", "catch_up", "client"} <= set(refused)
+    for name, owner in refused.items():
+        with pytest.raises(UserError, match=f"has no '{name}'") as problem:
+            getattr(owner, name)("s", object(), format="csv")
+        assert problem.value.remedy
+
+
+def test_a_client_declares_punctuation(hub: RemoteHub) -> None:
+    hub.push("s", rows(1, 2))
+    hub.punctuate("s", at(10))
+    query = hub.query("q")
+    until(lambda: query.history().to_pylist() == [{"k": "a", "n": 2}])
+    hub.push("s", rows(11))
+    hub.punctuate("s", 1_704_067_220_000_000)
+    until(lambda: query.history().num_rows == 2)
+    counts = query.timeline(2)
+    assert counts is not None
+    assert (counts.last - counts.first, sum(counts.rows)) == (10_000_000, 2)
+    assert hub.query("total").timeline() is not None
+    assert query.history_schema == query.history().schema
+
+    hub.execute(
+        "CREATE STREAM `p/1` (k STRING, at TIMESTAMP) USING push TIMESTAMP BY at PUNCTUATED BY PATTERNS OF (k)"
+    )
+    hub.punctuate("p/1", where="k = 'a' AND at < TIMESTAMP '2024-01-01 09:00:00'", zone="Asia/Tokyo")
+    with pytest.raises(UserError, match="has no zone"):
+        hub.punctuate("s", datetime(2024, 1, 1))  # noqa: DTZ001 - without one
+    for where in ("k = 'a'; DROP QUERY q", "k ="):
+        with pytest.raises(UserError, match="expected"):
+            hub.punctuate("p/1", where=where)
+    with pytest.raises(UserError, match="takes no patterns"):
+        hub.punctuate("s", where="k = 'a'")
+    with pytest.raises(UserError, match="expected AT"):
+        hub.punctuate("s")
+    assert hub.query("q").name == "q"

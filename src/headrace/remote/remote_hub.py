@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -14,15 +15,17 @@ import pyarrow as pa
 
 from headrace.connectors.records.given_rows import given_rows
 from headrace.errors import Span, UserError
+from headrace.remote.owner_methods import OwnerMethods
 from headrace.remote.remote_query import RemoteQuery
 from headrace.remote.sockets import is_listening
 from headrace.remote.transport import ARROW, Transport, segment, table_of_text
 from headrace.runtime.statements.outcome import Outcome
+from headrace.time import EPOCH, render_instant
 
 _OWNERS: Final = "The process that runs the hub does that."
 
 
-class RemoteHub:
+class RemoteHub(OwnerMethods):
     """Streams, relations and standing queries of a hub that another process runs: see `headrace.connect`."""
 
     def __init__(self, transport: Transport) -> None:
@@ -90,6 +93,12 @@ class RemoteHub:
         answer = self._transport.json("POST", path, content=out.getvalue(), headers=headers)
         return int(answer["accepted"] + answer["rejected"])
 
+    def punctuate(
+        self, stream: str, at: int | datetime | None = None, where: str | None = None, zone: str = "UTC"
+    ) -> None:
+        """As `Hub.punctuate`, by the statement PUNCTUATE."""
+        self.execute(_punctuation(stream, at, where, zone), zone=zone)
+
     def status(self) -> dict[str, Any]:
         """As `Hub.status`."""
         return dict(self._transport.json("GET", "/v1/status"))
@@ -152,6 +161,24 @@ def in_place(text: str, span: Span) -> str:
     """A part of a script, with blanks before it: mistakes in it have their place in the script."""
     before = "".join(sign if sign == "\n" else " " for sign in text[: span.start])
     return before + text[span.start : span.end]
+
+
+def _punctuation(stream: str, at: int | datetime | None, where: str | None, zone: str) -> str:
+    """The statement. Raises `UserError` for a datetime without a zone, and for a `where` that is no expression."""
+    from headrace.language.parser.expressions import parse_expression  # noqa: PLC0415 - most clients need no parser
+    from headrace.language.parser.quoting import identifier  # noqa: PLC0415
+
+    parts = [f"PUNCTUATE {identifier(stream)}"]
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise UserError(f"the datetime {at} has no zone", remedy="Give it one, such as datetime.UTC.")
+        at = (at - EPOCH) // timedelta(microseconds=1)
+    if at is not None:
+        parts.append(f"AT TIMESTAMP '{render_instant(at)}'")
+    if where is not None:
+        parse_expression(where, zone)
+        parts.append(f"WHERE {where}")
+    return " ".join(parts)
 
 
 def _outcome(answer: Mapping[str, Any]) -> Outcome:

@@ -7,19 +7,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pyarrow as pa
 
 from headrace.connectors.formats.notebook import show_live
 from headrace.connectors.formats.rendering import to_html
+from headrace.remote.owner_methods import OwnerQueryMethods
 from headrace.remote.transport import HubGone, Transport, segment, table_of_text
+
+if TYPE_CHECKING:
+    from headrace.runtime.results.past_answer import Timeline
 
 _PAGE_ROWS = 100_000
 
 
-class RemoteQuery:
+class RemoteQuery(OwnerQueryMethods):
     """One query, by name; has the methods of `QueryHandle`."""
 
     def __init__(self, transport: Transport, name: str) -> None:
@@ -58,6 +62,18 @@ class RemoteQuery:
             if table.num_rows < _PAGE_ROWS:
                 return
             after = facts["next"]
+
+    def timeline(self, buckets: int = 200) -> Timeline | None:
+        """As `QueryHandle.timeline`."""
+        from headrace.runtime.results.past_answer import Timeline  # noqa: PLC0415 - with the reading of results
+
+        counts = self._transport.json("GET", self._path("timeline"), params={"buckets": buckets})
+        return None if counts["first"] is None else Timeline(**{**counts, "rows": tuple(counts["rows"])})
+
+    @property
+    def history_schema(self) -> pa.Schema:
+        """As `QueryHandle.history_schema`."""
+        return self._transport.table(self._path("results"), {"limit": 1})[0].schema
 
     def follow(self, *, client: str | None = None, cursor: int | None = None) -> Iterator[pa.Table]:
         """Result rows as epochs commit them, one table an epoch, from now on; ends when the hub does.
