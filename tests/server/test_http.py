@@ -175,6 +175,14 @@ def test_a_client_gets_what_it_has_not_acknowledged(hub: Served) -> None:
     assert (status, problem["error"]["remedy"]) == (400, "Send the id of a received event.")
 
 
+def test_the_name_of_a_client_fits_a_file(hub: Served) -> None:
+    for name, status in (("c" * 246, 200), ("c" * 247, 400), ("%2F" * 83, 400)):
+        found, answer = hub.post(f"/v1/queries/q/acknowledge?client={name}&cursor=0", "")
+        assert found == status, answer
+    assert answer["error"]["message"] == f"the name of the client is too long for a file's: '{'/' * 40}…'"
+    assert answer["error"]["remedy"].startswith("Take 3 bytes less")
+
+
 def test_history_by_page_has_every_row_once(hub: Served) -> None:
     rows, after = [], ""
     while True:

@@ -19,7 +19,7 @@ from headrace.catalog.catalog import Catalog
 from headrace.dataclass import dataclass
 from headrace.errors import UserError, outcome_unless_known
 from headrace.operators.base.operator import Operator
-from headrace.runtime.delivery.cursor import Cursor, client_cursor, due
+from headrace.runtime.delivery.cursor import Cursor, bytes_too_long, client_cursor, due
 from headrace.runtime.delivery.on_demand_changelog import require_changelog
 from headrace.runtime.home.home import Home
 from headrace.runtime.invoke.home_reader import Reader
@@ -106,7 +106,7 @@ def connect(at: _Looking | str | Path, query: str, name: str) -> Client:
     """The client `name` of a query, of a hub or of a home that any process may write.
 
     A name that is new begins with the oldest rows that are retained. Two clients that run at once need two names.
-    Raises `UserError` for an unknown home or query, or an empty name.
+    Raises `UserError` for an unknown home or query, or a name that is empty or too long.
     """
     looking: _Looking = Reader.at(Path(at)) if isinstance(at, str | Path) else at
     registered = looking.catalog.require_query(query).definition.name
@@ -115,4 +115,10 @@ def connect(at: _Looking | str | Path, query: str, name: str) -> Client:
         raise UserError(
             "a client needs a name", remedy="The home needs it to know how far that client has read."
         )
-    return Client(registered, name, looking, client_cursor(looking.home.store, registered, name))
+    cursor = client_cursor(looking.home.store, registered, name)
+    if (excess := bytes_too_long(cursor.name)) > 0:
+        raise UserError(
+            f"the name of the client is too long for a file's: '{name[:40]}…'",
+            remedy=f"Take {excess} bytes less; a '/' or a '%' counts as three.",
+        )
+    return Client(registered, name, looking, cursor)

@@ -25,6 +25,8 @@ from headrace.store.logs.manifest import Manifest
 FOLDER: Final = "sinks"
 """Of a home: a folder for each receiver, with its position as the name of a file."""
 _CLIENT: Final = "client-"
+_LONGEST: Final = 255
+"""Bytes of a file's name."""
 
 
 @dataclass(slots=True)
@@ -78,10 +80,16 @@ def client_cursor(store: Store, query: str, client: str) -> Cursor:
     return Cursor(store, f"{_CLIENT}{query}-{client}")
 
 
+def bytes_too_long(receiver: str) -> int:
+    """By how much the folder of a receiver would have too long a name; 0 or less if it has not."""
+    return len(file_name(receiver).encode(errors="surrogatepass")) - _LONGEST
+
+
 def carry_over(store: Store, old: str, new: str, queries: Collection[str]) -> None:
     """Give the clients of a query their positions under its new name, before it has it; `queries` are the names of all.
 
-    A client that acknowledges rows in between gets these again. One that has a position under the new name keeps it.
+    A client that acknowledges rows in between gets these again. One that has a position under the new name keeps it, and one whose name
+    is too long with the query's new one cannot have any.
     """
     positions: dict[str, int] = {}
     for file in store.list(f"{FOLDER}/{_CLIENT}"):
@@ -92,7 +100,8 @@ def carry_over(store: Store, old: str, new: str, queries: Collection[str]) -> No
     for receiver, position in positions.items():
         target = _of_clients(new) + receiver.removeprefix(_of_clients(old))
         is_others = any(folder.startswith(other) for folder in (receiver, target) for other in others)
-        if receiver.startswith(_of_clients(old)) and not is_others and target not in positions:
+        is_free = target not in positions and len(target.encode(errors="surrogatepass")) <= _LONGEST
+        if receiver.startswith(_of_clients(old)) and not is_others and is_free:
             store.put_if_absent(f"{FOLDER}/{target}/{position:012d}", b"")
 
 
