@@ -198,7 +198,7 @@ def test_a_client_has_every_method_and_refuses_those_of_the_owner(hub: RemoteHub
         **dict.fromkeys(methods_of(OwnerMethods), hub),
         **dict.fromkeys(methods_of(OwnerQueryMethods), query),
     }
-    assert {"archive", "create_stream", "register_function", "sink", "catch_up", "client"} <= set(refused)
+    assert {"archive", "create_stream", "register_function", "sink", "finish", "client"} <= set(refused)
     for name, owner in refused.items():
         with pytest.raises(UserError, match=f"has no '{name}'") as problem:
             getattr(owner, name)("s", object(), format="csv")

@@ -46,7 +46,6 @@ class OwnerMethods:
     sink = _refused(
         "sink", f"{_THERE} A client follows a query, or registers it with an action: CREATE QUERY … THEN …"
     )
-    catch_up = _refused("catch_up", _BY_ITSELF)
     finish = _refused("finish", _BY_ITSELF)
     start = _refused("start", _BY_ITSELF)
     stop = _refused("stop", _BY_ITSELF)
