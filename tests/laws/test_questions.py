@@ -105,7 +105,9 @@ def archived(
         patched.setattr(run_samples, "GROUP", sampled_by)
         patched.setattr(run_samples, "LEAST_ROWS", 1)
         patched.setattr(radix_list, "FANOUT", 3)  # so many epochs are joined in one file
-        hub.loop.engine.archive_files.sampling.every = hub.loop.engine.archive_files.joining.every = 1
+        hub.loop.engine.archive_files.kinds.sampling.every = (
+            hub.loop.engine.archive_files.kinds.joining.every
+        ) = 1
         recorded: dict[Any, RecordedStream] = {}
         for name, cut in streams.items():
             hub.execute(

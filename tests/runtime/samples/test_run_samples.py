@@ -184,7 +184,7 @@ def test_a_share_beyond_the_sample_is_what_a_home_without_samples_reads(tmp_path
     answers = []
     for every in (1, 1_000_000):
         with opened(tmp_path / str(every)) as hub:
-            hub.loop.engine.archive_files.sampling.every = every
+            hub.loop.engine.archive_files.kinds.sampling.every = every
             fill(hub, 0, 9)
             assert len(samples(hub)) == (2 if every == 1 else 0)
             answers.append(

@@ -10,7 +10,6 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from headrace.connectors.formats.parquet_reader import BATCH, first_line
-from headrace.connectors.formats.refused_rows import separated
 from headrace.connectors.formats.typed_columns import fitted, matched
 from headrace.connectors.records.chunk import Chunk, WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
@@ -24,6 +23,8 @@ _ALONE: Final = pa.ipc.IpcReadOptions(use_threads=False)
 
 def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, columns: Sequence[str]) -> Iterator[Chunk]:
     """The rows of the record's batches, with the columns asked for."""
+    from headrace.connectors.formats.refused_rows import separated  # noqa: PLC0415 - of files of this format
+
     first = 0
     try:
         file_schema, batches = _open(file, record)

@@ -115,7 +115,7 @@ class Engine:
         self.housekeeping = Housekeeping(self.home, self.intake, self.clock)
         self.backfill_planner = BackfillPlanner(self.home)
         self.vacuuming, self.merging = Vacuuming(self.home), Merging(self.home)
-        self.archive_files = ArchiveFiles.of(self.home)
+        self.archive_files = ArchiveFiles(self.home)
         self.rounds = Rounds(self.home, self.executor, self.clock, self.tasks, self.backfill_planner)
         self.system_feed = SystemFeed(self.intake)
         self.take_over()

@@ -15,7 +15,6 @@ from headrace.connectors.records.ingest_record import ALL, PUNCTUATION, IngestRe
 from headrace.connectors.records.options import durable_within
 from headrace.connectors.sources.content_digest import content_digest
 from headrace.connectors.sources.segment_files import as_rows
-from headrace.connectors.sources.sent_rows import SentRows
 from headrace.errors import UnknownName, UserError, did_you_mean
 from headrace.language.statements.options import known_zone
 from headrace.runtime.epoch.engine import Engine
@@ -110,6 +109,8 @@ class Pushing:
         within, hand_in = durable_within(definition.options), None
         if within:
             hand_in = partial(self.unlogged.hand_in, within=within)
+        from headrace.connectors.sources.sent_rows import SentRows  # noqa: PLC0415 - with the first push
+
         table = rows.rows_of(definition) if isinstance(rows, SentRows) else as_rows(definition, rows)
         if producer is None and sequence is None:
             # A call that fails retains its producer: the number is free for its repetition.

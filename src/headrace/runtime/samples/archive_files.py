@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.dataclass import dataclass
 from headrace.runtime.home.home import Home
-from headrace.runtime.samples.joined_rejects import JoiningRejects
-from headrace.runtime.samples.joined_runs import Joining
-from headrace.runtime.samples.run_samples import Sampling
+from headrace.runtime.samples import periodic_write
+from headrace.runtime.samples.periodic_write import PeriodicWrite
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles
 
 
-@dataclass(frozen=True, slots=True)
+class Kinds(NamedTuple):
+    """Each kind of such files."""
+
+    joining: PeriodicWrite
+    rejects: PeriodicWrite
+    sampling: PeriodicWrite
+
+
+@dataclass(slots=True)
 class ArchiveFiles:
     """All of them, each in a thread of its own; the next epoch's manifest names what was written."""
 
-    joining: Joining
-    rejects: JoiningRejects
-    sampling: Sampling
+    home: Home
+    _kinds: Kinds | None = None
 
-    @staticmethod
-    def of(home: Home) -> ArchiveFiles:
-        """Those of a home."""
-        return ArchiveFiles(Joining(home), JoiningRejects(home), Sampling(home))
+    @property
+    def kinds(self) -> Kinds:
+        """What writes them, made with the first that may be due: a short run has none."""
+        if self._kinds is None:
+            from headrace.runtime.samples.joined_rejects import JoiningRejects  # noqa: PLC0415
+            from headrace.runtime.samples.joined_runs import Joining  # noqa: PLC0415
+            from headrace.runtime.samples.run_samples import Sampling  # noqa: PLC0415
+
+            self._kinds = Kinds(Joining(self.home), JoiningRejects(self.home), Sampling(self.home))
+        return self._kinds
 
     def settled(self, planned: Manifest, lists: ListFiles) -> Manifest:
         """An epoch's manifest with what was written."""
-        joined = self.rejects.settled(self.joining.settled(planned, lists), lists)
-        return self.sampling.settled(joined, lists)
+        for kind in self._kinds or ():
+            planned = kind.settled(planned, lists)
+        return planned
 
     def look(self, manifest: Manifest, streams: Sequence[StreamDefinition], *, in_thread: bool) -> None:
         """Write what is due after an epoch, in threads with `in_thread`. Raises the failure of the last time."""
-        self.joining.look(manifest, streams, in_thread=in_thread)
-        self.rejects.look(manifest, streams, in_thread=in_thread)
-        self.sampling.look(manifest, streams, in_thread=in_thread)
+        if self._kinds is None and manifest.epoch % periodic_write.EVERY:
+            return
+        for kind in self.kinds:
+            kind.look(manifest, streams, in_thread=in_thread)

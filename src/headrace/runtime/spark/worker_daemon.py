@@ -27,6 +27,7 @@ PUT_OFF: Final = (
     "pandas",
     "pyarrow.parquet",
     "ctypes",
+    "headrace.connectors.formats.refused_rows",
     "headrace.operators.aggregates.group_comparisons",
     "headrace.operators.aggregates.synopsis_aggregates",
     "headrace.operators.native.library",
