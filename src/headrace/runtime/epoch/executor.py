@@ -102,9 +102,8 @@ class LocalExecutor:
 
     cores = 1
     easy_rows: int | None = None
-
-    def __init__(self) -> None:
-        self._finished: Finished | None = None
+    _finished: Finished | None = None
+    """The tasks of the last epoch, until the next one is prepared."""
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         """Scan, exchange, advance; messages are pickled as for another process.
