@@ -130,9 +130,12 @@ def test_only_one_process_writes_a_home_but_others_may_look(tmp_path) -> None:
     home = tmp_path / "home"
     running = started("run", script(tmp_path), "--home", home)
     eventually(lambda: text_of(home / "epochs.jsonl").count("\n") > 0, running)
-    second = headrace("run", script(tmp_path), "--home", home)
+    second = headrace("run", script(tmp_path), "--home", home, "--output", tmp_path / "out")
     assert second.returncode == 2
-    assert f"in use by process {running.pid}" in second.stderr
+    assert f"another process runs the home {home}" in second.stderr
+    sent = headrace("run", script(tmp_path), "--home", home)
+    assert (sent.returncode, running.poll()) == (0, None)
+    assert f"The hub on {home} follows the sources" in sent.stderr
     looked = headrace(
         "shell", "--home", home, "-e", "INVOKE dear; SHOW QUERIES; EXPLAIN QUERY dear; DESCRIBE bids"
     )

@@ -18,6 +18,7 @@ from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.epoch_planner import operator_of
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.tasks.state.run_merging import RunMerging
 from headrace.runtime.tasks.state.state_task import StateTask
 from headrace.time import SECOND
 
@@ -132,7 +133,7 @@ def test_a_run_that_was_reviewed_is_not_read_again_while_its_streams_rest(
         for second in range(13, 26):
             push(hub, second, "quiet", count=1)
         read = []
-        monkeypatch.setattr(StateTask, "_owning", lambda _, operators: read.append(operators))
+        monkeypatch.setattr(RunMerging, "_owning", lambda _, operators: read.append(operators))
         for second in range(26, 60):
             push(hub, second, "quiet", count=1)
         assert not read

@@ -121,11 +121,7 @@ def test_the_queries_that_want_a_row_are_those_that_each_condition_has_left(
     routed = [route(index, columns, rows) for index in indexes]
     for row in range(rows):
         first, then, both = (
-            {
-                n
-                for n in range(len(texts))
-                if index.entry(f"q{n}").slot.number in set(seen.of_row(row).tolist())
-            }
+            {n for n in range(len(texts)) if index.entry(f"q{n}").slot in set(seen.of_row(row).tolist())}
             for index, seen in zip(indexes, routed, strict=True)
         )
         assert both == first & then

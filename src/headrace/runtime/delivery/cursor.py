@@ -92,7 +92,9 @@ def carry_over(store: Store, old: str, new: str, queries: Collection[str]) -> No
     is too long with the query's new one cannot have any.
     """
     positions: dict[str, int] = {}
-    for file in store.list(f"{FOLDER}/{_CLIENT}"):
+    with outcome_unless_known("absent"):
+        files = store.list(f"{FOLDER}/{_CLIENT}")
+    for file in files:
         receiver, _, count = file.name.removeprefix(f"{FOLDER}/").rpartition("/")
         positions[receiver] = max(int(count), positions.get(receiver, 0))
     # The client x-y of a query a is the client y of a query a-x.
@@ -102,7 +104,8 @@ def carry_over(store: Store, old: str, new: str, queries: Collection[str]) -> No
         is_others = any(folder.startswith(other) for folder in (receiver, target) for other in others)
         is_free = target not in positions and len(target.encode(errors="surrogatepass")) <= _LONGEST
         if receiver.startswith(_of_clients(old)) and not is_others and is_free:
-            store.put_if_absent(f"{FOLDER}/{target}/{position:012d}", b"")
+            with outcome_unless_known("absent"):
+                store.put_if_absent(f"{FOLDER}/{target}/{position:012d}", b"")
 
 
 def _of_clients(query: str) -> str:

@@ -38,6 +38,7 @@ PUT_OFF: Final = (
     "headrace.operators.sharing.shared_predicates",
     "headrace.operators.sharing.shared_panes",
     "headrace.operators.sharing.pairs.query_values",
+    "headrace.runtime.tasks.state.compaction",
     "headrace.runtime.tasks.state.run_merging",
 )
 """What tasks import with the first query that needs it, and workers should have before: each would import it by itself."""

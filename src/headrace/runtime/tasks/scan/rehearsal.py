@@ -39,7 +39,7 @@ def rehearse() -> None:
         pa.array(numbers / 2),
     ]
     writer.add(columns, numbers, numbers, None)
-    ((run, _),) = writer.finish()
+    (run,) = writer.finish()
     record = IngestRecord("", "", "parquet", 0, WHOLE, run.size, 0, 0)
     key, value = Column("key", BIGINT), Column("value", DOUBLE)
     calls = (
