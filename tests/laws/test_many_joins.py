@@ -234,7 +234,7 @@ def test_trees_of_joins_that_switch_while_they_run_never_change_the_answers() ->
                 ):
                     trees = (*trees[:-1], replace(growing, since=manifest.epoch))
                     switched["in force"] += 1
-                elif drawn.random() < 0.1:
+                elif drawn.random() < 0.03:
                     trees = trees[:-1]
                     switched["given up"] += 1
                 if trees != definition.join_trees:

@@ -129,6 +129,15 @@ def test_a_relation_over_closing_rows_holds_them_at_the_provisional_end(name: st
     _assert_law([_OVER_CLOSING_ROWS[name]], epochs, 1)
 
 
+def test_results_that_end_move_now_beyond_what_punctuation_has_expired() -> None:
+    """Punctuation has retracted the last window's row after NOW; at the end a later window makes that a part of the answer."""
+    windows = f"(SELECT k, COUNT(*) AS v FROM {_CLOSING} AS t [RANGE TUMBLING 1 SECOND] GROUP BY k)"
+    query = f"SELECT k, COUNT(*) AS v FROM {windows} AS t [NOW] GROUP BY k"
+    of_a = [(None, 7.0), (None, 2.0), (None, 6.0), ("a", 8.5), ("c", 7.5)]
+    rows = [{"k": k, "v": 1, "d": None, "at": int(at * SECOND)} for k, at in of_a]
+    _assert_law([query], [(rows, []), ([{"k": "a", "v": 1, "d": None, "at": 4 * SECOND}], [])], 1)
+
+
 def test_a_query_over_a_registered_one_holds_its_closing_rows_at_the_provisional_end() -> None:
     windows = "SELECT k, COUNT(*) AS v FROM a [RANGE TUMBLING 1 SECOND] GROUP BY k"
     queries = [windows, "SELECT k, SUM(v) AS v FROM q0 GROUP BY k", "SELECT MAX(v) AS n FROM q1"]

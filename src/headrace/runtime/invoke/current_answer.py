@@ -35,6 +35,7 @@ from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import StateMessage
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import source_of
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.results import result_log
 from headrace.runtime.tasks.state.peek import latest_windows, peek
 from headrace.store.logs.manifest import Manifest
@@ -182,7 +183,7 @@ def _relation_now(
     home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
 ) -> pa.Table:
     emitted = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
-    now = _now_if_passed(home, manifest, operator)
+    now = _now_if_passed(home, manifest, operator, at_end=ending is not None)
     if now is not None:
         emitted = [table.filter(pa.array(ints(table, AT) <= now)) for table in emitted]
     tables = [result_log.sum_of_expired(home, manifest, operator.id), *emitted]
@@ -193,12 +194,18 @@ def _relation_now(
     return result_log.consolidated(pa.concat_tables(changes), query.schema.names)
 
 
-def _now_if_passed(home: Home, manifest: Manifest, operator: Operator) -> Instant | None:
-    """NOW, where punctuation has passed it: changes after it are emitted, and are no part of R(NOW). None where it has not."""
+def _now_if_passed(home: Home, manifest: Manifest, operator: Operator, *, at_end: bool) -> Instant | None:
+    """NOW, where punctuation has passed it: changes after it are emitted, and are no part of R(NOW). None where it has not.
+
+    At the provisional end (`at_end`) NOW is the same for what reads a source. It moves for what reads results, which end then: None.
+    """
     progress, stream = manifest.find_operator(operator.id), manifest.stream(operator.stream)
     if progress is None or manifest.plan is None or progress.emitted_to <= stream.greatest + 1:
         return None
-    now = now_of(manifest, plan_in_force(home, manifest), operator.stream)
+    plan = plan_in_force(home, manifest)
+    if at_end and all(source.name != operator.stream for source in index_of(plan).sources):
+        return None
+    now = now_of(manifest, plan, operator.stream)
     return now if BEGINNING < now < progress.emitted_to - 1 else None
 
 
