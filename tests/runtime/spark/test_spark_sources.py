@@ -143,35 +143,32 @@ def test_micro_batches_are_written_by_this_python_unless_one_was_chosen(
     assert counts(hub, "q") == {0: 40, 1: 40, 2: 40}
 
 
-def test_workers_that_cannot_import_headrace_are_one_message(
-    hub: Hub, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            ModuleNotFoundError("No module named 'headrace'"),
+            r"^Spark's Python workers cannot import headrace\n.*PYSPARK_PYTHON=",
+        ),
+        (ValueError("no more"), r"stream 's'.*ValueError: no more$"),
+    ],
+)
+def test_a_micro_batch_that_fails_is_one_message(
+    hub: Hub,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    message: str,
 ) -> None:
     def fails(*_: object) -> int:
-        raise ModuleNotFoundError("No module named 'headrace'")
+        raise error
 
     written(spark, tmp_path / "in", 0, 121)
     monkeypatch.setattr(streaming_source, "_write", fails)
-    hub.create_stream(
-        "s", spark.readStream.schema("at TIMESTAMP, k BIGINT").orc(str(tmp_path / "in")), timestamp="at"
-    )
-    with pytest.raises(
-        EpochFailed, match=r"^Spark's Python workers cannot import headrace\n.*PYSPARK_PYTHON="
-    ):
-        hub.run_once()
-
-
-def test_a_micro_batch_that_fails_gives_its_last_words(
-    hub: Hub, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object) -> int:
-        raise ValueError("no more")
-
-    written(spark, tmp_path / "in", 0, 121)
-    monkeypatch.setattr(streaming_source, "_write", fails)
-    hub.create_stream(
-        "s", spark.readStream.schema("at TIMESTAMP, k BIGINT").orc(str(tmp_path / "in")), timestamp="at"
-    )
-    with pytest.raises(EpochFailed, match=r"stream 's'.*ValueError: no more$"):
+    frame = spark.readStream.schema("at TIMESTAMP, k BIGINT").orc(str(tmp_path / "in"))
+    hub.create_stream("s", frame, timestamp="at")
+    with pytest.raises(EpochFailed, match=message):
         hub.run_once()
 
 

@@ -315,12 +315,12 @@ class StateTask:
 
     def compact(self) -> None:
         """Merge the runs that are due into this epoch's run; take over what was merged since the last epoch instead, if anything was."""
+        self._ahead = self._taken_over()
         if not self._runs:
             return
         from headrace.runtime.tasks.state.run_merging import MergeFailed, RunMerging  # noqa: PLC0415 - of runs
 
         merging = RunMerging(self.round, self._agenda, self._runs, self._ledger)
-        self._ahead = self._taken_over()
         chosen = merging.divided()
         if self._ahead is None:
             chosen |= merging.due(self._message.epoch)
