@@ -18,7 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("src", "headrace", "operators", "native")
 KERNELS = ("bitmaps",)
-ONCE = ("lanes", "dispatch")
+ONCE = ("lanes", "cells", "histograms", "dispatch")
 """Sources that gain nothing from a wider instruction set."""
 VARIANTS = {"plain": "x86_64", "v3": "x86_64_v3", "v4": "x86_64_v4+avx512vpopcntdq"}
 

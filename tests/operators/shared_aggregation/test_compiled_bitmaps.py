@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.operators.native.library import FILE, library, widest
+from headrace.operators.partials.encoding import PartialColumn
+from headrace.operators.partials.partial import Cells
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.query_index.matching.prepare import prepared
 from headrace.operators.shared_aggregation import bitmaps, compiled_bitmaps
@@ -29,8 +31,8 @@ def test_the_kernels_were_built() -> None:
 
 def both_ways(
     index: QueryIndex, columns: dict[str, pa.Array], fold_input: FoldInput
-) -> Iterator[tuple[list[tuple[np.ndarray, ...]], list[tuple[np.ndarray, ...]]]]:
-    """Dense cells by the numpy form, and by the kernel, for every part, pass, run of cells and instruction set."""
+) -> Iterator[tuple[PartialColumn, Cells, Cells]]:
+    """Dense cells by the numpy form, and by the kernel, for every part, pass, run of cells, instruction set and partial."""
     batch = prepared(index, columns, fold_input.rows)
     for number, compiled in enumerate(batch.parts):
         for partial_columns in passes(fold_input):
@@ -41,27 +43,24 @@ def both_ways(
                 assert not compiled_bitmaps.takes(pass_)
                 continue
             for cells in (range(fold_input.count), range(1, fold_input.count), range(fold_input.count - 1)):
-                shape = (compiled.part.queries, len(cells))
-                plain_cells, *others = (
-                    [column.partial.identity(shape) for column in fold_input.partial_columns]
-                    for _ in range(1 + len(WIDTHS))
-                )
                 with np.errstate(all="ignore"):
-                    bitmaps.add(batch, number, at, pass_, cells, plain_cells)
-                    for width, dense in zip(WIDTHS, others, strict=True):
-                        compiled_bitmaps.add(compiled, batch.ranks[number], by_kernel, cells, dense, width)
-                        yield plain_cells, dense
+                    plain_cells = bitmaps.of_pass(batch, number, at, pass_, cells)
+                    for width in WIDTHS:
+                        found = compiled_bitmaps.of_pass(
+                            compiled, batch.ranks[number], by_kernel, cells, width
+                        )
+                        for place, expected in plain_cells.items():
+                            yield fold_input.partial_columns[place], expected, found[place]
 
 
 def agree(index: QueryIndex, columns: dict[str, pa.Array], fold_input: FoldInput) -> int:
     seen = 0
-    for expected, found in both_ways(index, columns, fold_input):
-        for column, ours, theirs in zip(fold_input.partial_columns, found, expected, strict=True):
-            if column.encoding == "double":
-                np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-9)
-            elif not all(map(np.array_equal, ours, theirs)):
-                flat = [tuple(part.ravel() for part in cells) for cells in (ours, theirs)]
-                assert lowered(column, flat[0]) == lowered(column, flat[1]), column
+    for column, theirs, ours in both_ways(index, columns, fold_input):
+        if column.encoding == "double":
+            np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-9)
+        elif not all(map(np.array_equal, ours, theirs)):
+            flat = [tuple(part.ravel() for part in cells) for cells in (ours, theirs)]
+            assert lowered(column, flat[0]) == lowered(column, flat[1]), column
         seen += 1
     return seen
 
@@ -89,6 +88,36 @@ def test_many_blocks_with_cells_larger_and_smaller_than_a_block(cells: int) -> N
         columns[name] = pa.array(np.arange(20_000) % 1009).cast(pa.decimal128(38, 4))
     codes = np.random.default_rng(5).integers(0, cells, 20_000)
     assert agree(QueryIndex().changed(paper(150)), columns, everything(columns, codes, cells)) > 3
+
+
+def test_cells_of_few_words_share_a_block_that_a_large_cell_ends() -> None:
+    sizes = [1, 70, 900, 1024, 1025, 3, 4096, 4097, 64, 0, 12_800, 200, 1, 1100, 5]
+    codes = np.random.default_rng(7).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    columns = plain(len(codes), 3)
+    columns["s"] = pa.array(np.char.mod("%d", np.arange(len(codes)) % 97))
+    for name in ("m", "w"):
+        columns[name] = pa.array(np.arange(len(codes)) % 1009).cast(pa.decimal128(38, 4))
+    assert agree(QueryIndex().changed(paper(60)), columns, everything(columns, codes, len(sizes))) > 3
+
+
+def test_conditions_of_more_attributes_than_are_unrolled_of_several_intervals_and_of_none() -> None:
+    columns = plain(9_000, 4) | {"f": pa.array(np.arange(9_000) % 50, pa.float32())}
+    columns["m"] = pa.array(np.arange(9_000) % 1009).cast(pa.decimal128(38, 4)).cast(pa.decimal128(10, 2))
+    terms = [
+        "t < 120",
+        "i > 3",
+        "b BETWEEN 10 AND 240",
+        "d < 220",
+        "f < 48",
+        "m < 1000",
+        "(b < 100 OR b > 120)",
+    ]
+    texts_ = [
+        " AND ".join(terms[first : last + 1]) for last in range(len(terms)) for first in range(last + 1)
+    ]
+    index = QueryIndex().changed({f"q{n}": bound(text) for n, text in enumerate([*texts_, "t < -9", "TRUE"])})
+    codes = np.random.default_rng(9).integers(0, 3, 9_000)
+    assert agree(index, columns, fold_input_of(BITMAP_FEDS[:1], {}, codes, 3)) > 0
 
 
 def test_more_constants_than_rows_of_a_block() -> None:

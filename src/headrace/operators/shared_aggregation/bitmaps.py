@@ -7,7 +7,7 @@ with MIN or MAX (lanes are sorted by one column at a time).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -51,32 +51,28 @@ def fold(
     step = max(1, _CELLS // max(len(slots), 1))
     for first in range(0, fold_input.count, step):
         cells = range(first, min(fold_input.count, first + step))
-        dense = [
-            partial_column.partial.identity((len(slots), len(cells)))
-            for partial_column in fold_input.partial_columns
-        ]
+        dense: dict[int, Cells] = {}
         for pass_ in laid_passes:
             if compiled_bitmaps.takes(pass_):
-                compiled_bitmaps.add(compiled, ranks, pass_, cells, dense)
+                dense |= compiled_bitmaps.of_pass(compiled, ranks, pass_, cells)
             else:
-                add(batch, number, [here.of(pass_.lanes.row) for here in ranks], pass_, cells, dense)
-        of_column = dict(zip(fold_input.partial_columns, dense, strict=True))
+                at = [here.of(pass_.lanes.row) for here in ranks]
+                dense |= of_pass(batch, number, at, pass_, cells)
+        of_column = {column: dense[at] for at, column in enumerate(fold_input.partial_columns)}
         yield dense_part(slots, first, of_column, fold_input, dead)
 
 
-def add(
-    batch: Prepared,
-    number: int,
-    at: Sequence[np.ndarray],
-    pass_: Pass,
-    cells: range,
-    dense: Sequence[Cells],
-) -> None:
-    """What `compiled_bitmaps.add` does, in numpy, for part `number`."""
+def of_pass(
+    batch: Prepared, number: int, at: Sequence[np.ndarray], pass_: Pass, cells: range
+) -> dict[int, Cells]:
+    """What `compiled_bitmaps.of_pass` makes, in numpy, for part `number`; `at` are its ranks by lane."""
+    shape = (batch.parts[number].part.queries, len(cells))
+    dense = {column.number: column.partial_column.partial.identity(shape) for column in pass_.columns}
     for block in blocks(pass_.lanes, cells.start, cells.stop):
         columns = _Block(pass_, block)
         for tile in _tiles(batch, number, at, pass_, block):
             columns.add(tile, dense, cells.start)
+    return dense
 
 
 def _tiles(
@@ -109,7 +105,7 @@ class _Block:
             (column, [slices.of_block(block) for slices in column.slices]) for column in pass_.columns
         ]
 
-    def add(self, tile: Tile, dense: Sequence[Cells], first: int) -> None:
+    def add(self, tile: Tile, dense: Mapping[int, Cells], first: int) -> None:
         """Combine the block's partials of a tile's queries into `dense`."""
         cells = self._block.cells - first
         narrow = slice(int(cells[0]), int(cells[-1]) + 1)

@@ -6,6 +6,7 @@ A word of 64 rows costs a query 1 to 4 ns instead of 12, by the instruction set,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from headrace.operators.query_index.boxes.cut_ranks import Ranks
 from headrace.operators.query_index.index import Compiled
 from headrace.operators.shared_aggregation.bitmap_passes import Pass, PassColumn
 
-_HALF = 0xFFFFFFFF
+_HALF: Final = 0xFFFFFFFF
 
 
 def takes(pass_: Pass) -> bool:
@@ -25,16 +26,11 @@ def takes(pass_: Pass) -> bool:
     return library() is not None and pass_.lane_of is None
 
 
-def add(
-    compiled: Compiled,
-    ranks: Sequence[Ranks],
-    pass_: Pass,
-    cells: range,
-    dense: Sequence[Cells],
-    width: int | None = None,
-) -> None:
-    """Combine the partials of the cells into `dense`, by number of partial, shape (queries, cells); `ranks` are
-    those of the part's attributes by row.
+def of_pass(
+    compiled: Compiled, ranks: Sequence[Ranks], pass_: Pass, cells: range, width: int | None = None
+) -> dict[int, Cells]:
+    """The partials of a pass by their number, each of shape (queries, cells); `ranks` are those of the part's attributes by
+    row. Counts of the same rows are one array.
     """
     kinds: dict[int, kernel.Kind] = {}
     totals = [_totals(column) for column in pass_.columns]
@@ -57,10 +53,10 @@ def add(
         width,
     )
     left = iter(sums)
-    for column, of_column in zip(pass_.columns, totals, strict=True):
-        before, mine = dense[column.number], [next(left) for _ in of_column]
-        for whole, part in zip(before, _cells(column, before, counted[column.kind], mine), strict=True):
-            whole[:] = part
+    return {
+        column.number: _cells(column, counted[column.kind], [next(left) for _ in of_column])
+        for column, of_column in zip(pass_.columns, totals, strict=True)
+    }
 
 
 def _totals(column: PassColumn) -> list[kernel.Total]:
@@ -71,27 +67,26 @@ def _totals(column: PassColumn) -> list[kernel.Total]:
     return [kernel.Total(column.kind, doubles=column.values)]
 
 
-def _cells(
-    column: PassColumn, before: Cells, counted: kernel.Counted, sums: Sequence[tuple[np.ndarray, ...]]
-) -> Cells:
+def _cells(column: PassColumn, counted: kernel.Counted, sums: Sequence[tuple[np.ndarray, ...]]) -> Cells:
     partial = column.partial_column.partial
     if isinstance(partial, Count):
-        return (before[0] + counted.counts,)
+        return (counted.counts,)
     if isinstance(partial, Extreme):
-        return partial.combine(before, (_extreme(partial, column, counted),))
+        return (_extreme(partial, column, counted),)
     if not column.slices:
-        return (before[0] + sums[0][0],)
-    halves = [
-        _with_least(part.least, counted.counts, *of) for part, of in zip(column.slices, sums, strict=True)
-    ]
+        return sums[0]
+    for part, halves in zip(column.slices, sums, strict=True):
+        _add_least(part.least, counted.counts, *halves)
     if column.partial_column.encoding == "limbs2":
-        ((low, high),) = halves
-        return before[0] + low, before[1] + high
-    return tuple(part + low + (high << 32) for part, (low, high) in zip(before, halves, strict=True))
+        return sums[0]
+    return tuple(np.add(low, high << 32, out=low) for low, high in sums)
 
 
-def _with_least(least: int, counts: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    return low + counts * (least & _HALF), high + counts * (least >> 32)
+def _add_least(least: int, counts: Ints, low: Ints, high: Ints) -> None:
+    """Add the number by which all rows were lowered; most are of a column that begins at zero."""
+    for half, of_least in ((low, least & _HALF), (high, least >> 32)):
+        if of_least:
+            np.add(half, counts * of_least, out=half)
 
 
 def _extreme(partial: Extreme, column: PassColumn, counted: kernel.Counted) -> np.ndarray:

@@ -14,9 +14,12 @@ from typing import Final
 import numpy as np
 
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.native.histograms import RankedRows
+from headrace.operators.native.library import library
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Column, Count, Sum
 from headrace.operators.query_index.boxes.box_index import AttributeIndex
+from headrace.operators.query_index.boxes.cut_ranks import Ranks
 from headrace.operators.query_index.matching.prepare import Prepared
 from headrace.operators.shared_aggregation.pairs import fold_patched
 from headrace.operators.shared_aggregation.query_cells import DensePart, FoldInput, Part, dense_part
@@ -44,13 +47,9 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part |
     part = batch.parts[number].part
     special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
     everywhere = np.ones(part.queries, bool)
-    for attribute, at in zip(part.attributes, batch.at(number), strict=True):
+    for attribute, ranks in zip(part.attributes, batch.ranks[number], strict=True):
         everywhere[attribute.boxes] = False
-        cells = at.astype(np.int64) * fold_input.count + fold_input.codes
-        running = {
-            partial_column: _running(attribute, cells, partial_column, fold_input)
-            for partial_column in fold_input.partial_columns
-        }
+        running = _running(attribute, ranks, fold_input)
         step = max(1, _CELLS // max(fold_input.count, 1))
         for low in range(0, len(attribute.boxes), step):
             some = np.arange(low, min(low + step, len(attribute.boxes)))
@@ -67,20 +66,40 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part |
     yield from fold_patched(batch, number, fold_input)
 
 
-def _running(
-    attribute: AttributeIndex, cells: Ints, partial_column: PartialColumn, fold_input: FoldInput
-) -> Cells:
-    """(ranks, cells) of rows in `cells` of that shape: at row r the sum over ranks r and higher; at `blank` zero, at `null` the NULLs."""
-    ranks = attribute.null + 1
-    lifted = partial_column.partial.lift(
-        fold_input.arguments[partial_column],
-        cells,
-        ranks * fold_input.count,
-    )
-    tables = tuple(part.reshape(ranks, fold_input.count) for part in lifted)
-    for table in tables:
+def _running(attribute: AttributeIndex, ranks: Ranks, fold_input: FoldInput) -> dict[PartialColumn, Cells]:
+    """(ranks, cells) of each partial: at row r the sum over ranks r and higher; at `blank` zero, at `null` the NULLs."""
+    tables = (_compiled if library() is not None else _lifted)(attribute.null + 1, ranks, fold_input)
+    for table in {id(part): part for parts in tables.values() for part in parts}.values():
         upward = table[attribute.blank - 1 :: -1]
         np.add.accumulate(upward, axis=0, out=upward)
+    return tables
+
+
+def _lifted(count: int, ranks: Ranks, fold_input: FoldInput) -> dict[PartialColumn, Cells]:
+    """The partials of the rows of each of `count` ranks and cell."""
+    cells = ranks.of(slice(None)).astype(np.int64) * fold_input.count + fold_input.codes
+    lifted = {
+        column: column.partial.lift(fold_input.arguments[column], cells, count * fold_input.count)
+        for column in fold_input.partial_columns
+    }
+    return {
+        column: tuple(part.reshape(count, fold_input.count) for part in parts)
+        for column, parts in lifted.items()
+    }
+
+
+def _compiled(count: int, ranks: Ranks, fold_input: FoldInput) -> dict[PartialColumn, Cells]:
+    """The same in the compiled kernel, which makes no wide copy of ranks and cells."""
+    tables: dict[PartialColumn, Cells] = {}
+    for column in fold_input.partial_columns:
+        valid = fold_input.valid(column)
+        rows = RankedRows(ranks.keys, ranks.table, fold_input.codes, count, fold_input.count, valid)
+        if isinstance(column.partial, Count):
+            tables[column] = (rows.counts(),)
+        elif column.encoding == "limbs2":
+            tables[column] = rows.halves(*fold_input.integers(column))
+        else:
+            tables[column] = tuple(map(rows.sums, fold_input.integers(column)))
     return tables
 
 

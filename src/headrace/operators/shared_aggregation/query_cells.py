@@ -15,6 +15,7 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.base.group_codes import Ints, as_int64
+from headrace.operators.native.cells import add_rows
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Argument, Cells, Column, concatenate
@@ -185,12 +186,15 @@ class DensePart:
         """Combine its cells with those of shape (slots, columns); the column of each code is given."""
         own = columns[self.first : self.first + self.counts.shape[1]]
         in_order = len(own) and own[-1] - own[0] == len(own) - 1 and bool((np.diff(own) == 1).all())
-        at = (self.slots, slice(own[0], own[-1] + 1)) if in_order else np.ix_(self.slots, own)
         for partial_column, parts in whole.items():
+            partial, added = partial_column.partial, self.cells[partial_column]
+            if in_order and partial.subtracts:
+                for part, numbers in zip(parts, added, strict=True):
+                    add_rows(part, self.slots, int(own[0]), numbers)
+                continue
+            at = np.ix_(self.slots, own)
             with np.errstate(all="ignore"):
-                combined = partial_column.partial.combine(
-                    tuple(part[at] for part in parts), self.cells[partial_column]
-                )
+                combined = partial.combine(tuple(part[at] for part in parts), added)
             for part, values in zip(parts, combined, strict=True):
                 part[at] = values
 
