@@ -175,13 +175,15 @@ class SparkExecutor:
     ) -> list[StateReceipt | Failure]:
         messages = {state.task: pickle.dumps(state, protocol=5) for state in states}
         if not scans:
-            return self._context.parallelize(sorted(messages), len(messages)).map(_Tick(messages)).collect()
+            ended = self._context.parallelize(sorted(messages), len(messages)).map(_Tick(messages)).collect()
+            return [pickle.loads(one) for one in ended]
         parts = self._context.parallelize(
             [pickle.dumps(message, protocol=5) for message in scans], len(scans)
         )
         with exchange_folder(self._session.exchange) as folder:
             blobs = parts.mapPartitions(_Scan(folder)).partitionBy(len(messages), _owner)
-            return blobs.mapPartitionsWithIndex(_State(messages)).collect()
+            ended = blobs.mapPartitionsWithIndex(_State(messages)).collect()
+        return [pickle.loads(one) for one in ended]
 
 
 def _owner(task: int) -> int:
@@ -201,13 +203,14 @@ class _Scan:
 
 
 class _State:
-    """As `_Scan`, an epoch's state messages."""
+    """As `_Scan`, an epoch's state messages. Receipts are pickled here: Spark's own pickler calls Python for each object."""
 
     def __init__(self, messages: dict[int, bytes]) -> None:
         self._messages = messages
 
-    def __call__(self, task: int, blobs: Iterable[tuple[int, bytes]]) -> Iterator[StateReceipt | Failure]:
-        yield advance(pickle.loads(self._messages[task]), [blob for _, blob in blobs])
+    def __call__(self, task: int, blobs: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
+        ended = advance(pickle.loads(self._messages[task]), [blob for _, blob in blobs])
+        yield pickle.dumps(ended, protocol=5)
 
 
 class _Tick:
@@ -216,8 +219,8 @@ class _Tick:
     def __init__(self, messages: dict[int, bytes]) -> None:
         self._messages = messages
 
-    def __call__(self, task: int) -> StateReceipt | Failure:
-        return advance(pickle.loads(self._messages[task]), [])
+    def __call__(self, task: int) -> bytes:
+        return pickle.dumps(advance(pickle.loads(self._messages[task]), []), protocol=5)
 
 
 def epoch_failure(text: str) -> EpochFailed:
