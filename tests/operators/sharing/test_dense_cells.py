@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Named
 from headrace.algebra.windows.window import TimeSlide, Window
 from headrace.operators.base.operator import Operator
+from headrace.operators.families.numbering import id_of
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.shared_aggregation import query_cells
 from headrace.operators.sharing import dense_cells, shared_predicates
@@ -165,8 +167,10 @@ def test_dense_where_conditions_select_nearly_all_groups_and_not_where_most_woul
     uses: list[bool],
 ) -> None:
     operators = operators_of([SLIDES[0]] * 3, ("k",), CALLS[:1])
-    harvested(operators, [rows(many(np.full(64, 9))), rows(many(np.full(64, 5)))])
+    output = harvested(operators, [rows(many(np.full(64, 9))), rows(many(np.full(64, 5)))])
     assert uses == [True]
+    assert cells_by_query(output) == output.delta_rows
+    assert len(set(output.delta_rows.values())) == 1
     few = [{**row, "k": f"other{n}", "x": 9 if n < 2 else 0} for n, row in enumerate(many(np.zeros(64)))]
     harvested(operators, [rows(few), rows([{**row, "k": f"another{row['k']}"} for row in few])])
     assert uses == [True, False]
@@ -179,3 +183,10 @@ def test_a_pane_of_a_query_that_is_made_of_several_is_merged(uses: list[bool]) -
     for (table,) in output.sections.values():
         assert table.group_by(["__key", "k0", "k1"]).aggregate([]).num_rows == table.num_rows
         assert pa.compute.sum(table.column("p0_0")).as_py() == 2 * 128
+    assert cells_by_query(output) == output.delta_rows
+
+
+def cells_by_query(output: ScanOutput) -> dict[str, int]:
+    """The cells of each query in the tables."""
+    numbers = Counter(number for (table,) in output.sections.values() for number in table["k0"].to_pylist())
+    return {id_of(number): cells for number, cells in numbers.items()}

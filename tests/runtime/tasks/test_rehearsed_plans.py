@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.operators.query_index import index_cache
+from headrace.operators.query_index import index, index_cache
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.home.gc_control import MANY
 from headrace.runtime.hub.hub import Hub
@@ -138,7 +138,14 @@ def test_a_process_that_has_rehearsed_compiles_nothing_when_it_has_rows(
         compiled.append(len(queries))
         return changed(before, queries)
 
+    boxes, of_boxes = list[int](), index.compiled
+
+    def noting_boxes(forms):
+        boxes.append(len(forms))
+        return of_boxes(forms)
+
     monkeypatch.setattr(index_cache, "_changed", noting)
+    monkeypatch.setattr(index, "compiled", noting_boxes)
     executor = TwoCores()
     with opened(tmp_path / "home", executor, MANY) as hub:
         ran = LocalExecutor.run
@@ -150,8 +157,10 @@ def test_a_process_that_has_rehearsed_compiles_nothing_when_it_has_rows(
             patched.setattr(LocalExecutor, "run", rehearsal_only)
             push(hub, 0)
         assert compiled == [MANY]
+        assert sum(boxes) == MANY
         push(hub, 1)
         assert compiled == [MANY]
+        assert sum(boxes) == MANY
 
 
 def test_answers_are_those_of_one_core(tmp_path: Path) -> None:

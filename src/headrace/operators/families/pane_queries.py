@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 
+_LEAST_TOGETHER: Final = 4
+"""Rows of one query that are together on average, from which it is looked up once for all of them."""
+
+
 def together(queries: Sequence[PaneAggregate]) -> PaneAggregate:
     """One aggregate for all queries: grouped by the query's number first, with the longest of their windows."""
     return joined(queries, lambda: _together(queries))
@@ -74,7 +78,10 @@ def advance_panes(
     merged = together(queries)
     closed = close(merged, runs, deltas, advance)
     work, counts = _finished(queries, cohort.numbers, closed)
-    results = {index: pa.concat_tables(tables) for index, tables in work.tables.items()}
+    results = {
+        index: tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        for index, tables in work.tables.items()
+    }
     longest, steps, without_rows = merged.panes.back, dict[str, Step](), dict[int | None, Step]()
     for index, query in enumerate(queries):
         slides = query.panes.back
@@ -125,7 +132,7 @@ def _finished(
             work.rejected.setdefault(0, []).extend(bad)
             work.tables.setdefault(0, []).append(table)
             continue
-        indices = np.searchsorted(numbers, flat(chunk.columns[QUERY_NUMBER]).to_numpy())
+        indices = _indices(numbers, flat(chunk.columns[QUERY_NUMBER]).to_numpy())
         if len(work.plans) == 1:  # its results are separated by query
             if len(indices):
                 _finish_rows(work, work.plans[0][0], chunk, indices)
@@ -139,6 +146,14 @@ def _finished(
     return work, counts
 
 
+def _indices(numbers: Ints, of_rows: Ints) -> Ints:
+    """The index of each row's query; rows of one are mostly together, and looked up once."""
+    begins = np.flatnonzero(np.append(True, of_rows[1:] != of_rows[:-1]))
+    if _LEAST_TOGETHER * len(begins) > len(of_rows):
+        return np.searchsorted(numbers, of_rows)
+    return np.repeat(np.searchsorted(numbers, of_rows[begins]), np.diff(np.append(begins, len(of_rows))))
+
+
 def _joined(order: Ints, edges: Ints, indices: Sequence[int]) -> Ints:
     """The rows of some queries, one after the other."""
     joined: Ints = np.concatenate([order[edges[index] : edges[index + 1]] for index in indices])
@@ -150,7 +165,9 @@ def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, indices: Ints) ->
     first, span = int(chunk.windows.min()), int(indices.max()) + 1
     numbered = replace(plan, columns=(*plan.columns, NUMBER))
     columns = {**chunk.columns, QUERY_NUMBER: pa.array(indices)}
-    windows = (chunk.windows - first) * span + indices  # a window per query: LIMIT and DISTINCT are within it
+    windows = chunk.windows
+    if plan.needs_whole_window:  # one window a query: LIMIT and DISTINCT are within it
+        windows = (windows - first) * span + indices
     table, bad = finish(numbered, columns, windows, chunk.ends, chunk.failed)
     if bad and len(np.unique(indices)) > 1:
         for index in np.unique(indices).tolist():
@@ -159,8 +176,9 @@ def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, indices: Ints) ->
         return
     if bad:
         work.rejected.setdefault(int(indices[0]), []).extend(bad)
-    ordinals = ints(table, WINDOW) // span + first
-    whole = table.set_column(table.column_names.index(WINDOW), WINDOW, pa.array(ordinals))
-    for index, part, instants in by_query_with_instants(whole):
+    if plan.needs_whole_window:
+        ordinals = pa.array(ints(table, WINDOW) // span + first)
+        table = table.set_column(table.column_names.index(WINDOW), WINDOW, ordinals)
+    for index, part, instants in by_query_with_instants(table):
         work.instants[index] = None if index in work.tables else instants
         work.tables.setdefault(index, []).append(part)

@@ -43,10 +43,10 @@ class ScanOutput:
         for name in scanned:
             self.delta_rows.setdefault(name, 0)
 
-    def put(self, section: str, table: pa.Table) -> None:
-        """Add rows of several queries of a family."""
+    def put(self, section: str, table: pa.Table, query_row_counts: QueryRowCounts | None = None) -> None:
+        """Add rows of several queries of a family, counted by query if that is known."""
         self.sections.setdefault(section, []).append(table)
-        query_row_counts = QueryRowCounts.of(table)
+        query_row_counts = query_row_counts or QueryRowCounts.of(table)
         for number, rows in zip(
             query_row_counts.numbers.tolist(), query_row_counts.rows.tolist(), strict=True
         ):

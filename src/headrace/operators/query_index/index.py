@@ -152,6 +152,12 @@ class QueryIndex:
             raise KeyError(id)
         return self.sides[index].by_id[id]
 
+    def compile(self) -> None:
+        """Compile the conditions now, not with the first batch: a process that rehearses has no batch."""
+        for side in self.sides:
+            for part in side.plain:
+                _ = part.factors
+
     def dead_slots(self) -> frozenset[int]:
         """Slots that still have boxes in a side but have no query."""
         return frozenset(

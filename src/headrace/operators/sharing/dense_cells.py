@@ -226,6 +226,12 @@ class DenseCells:
         return DenseCells(pairs.blocks, pairs.group_indices, groups.keys, slot_of_group, counts, cells)
 
     @property
+    def cells_by_slot(self) -> Ints:
+        """How many cells of each condition have rows."""
+        cells: Ints = np.count_nonzero(self.counts, axis=1)
+        return cells
+
+    @property
     def rows_by_slot(self) -> Ints:
         """How many rows each condition has accepted."""
         rows: Ints = self.counts.sum(axis=1)

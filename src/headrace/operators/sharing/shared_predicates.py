@@ -29,6 +29,7 @@ from headrace.operators.base.batch import Batch, EventTimes, Rejected
 from headrace.operators.base.block_codes import by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, compact, group
 from headrace.operators.base.operator import Scanned
+from headrace.operators.families.family import QueryRowCounts
 from headrace.operators.families.pane_queries import together
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.panes.pane_keys import pane_keys
@@ -104,7 +105,10 @@ class SharedPredicates:
         """A scan of all these queries, whose keys are equal and whose steps are the same joins, and filters."""
         scanners = LazyScanners({query.id: query for query in queries}, relations)
         joins = RowPipeline.of(joins_of(queries[0].steps), relations)
-        return SharedPredicates(plan_of(queries), joins, scanners, few=few)
+        plan = plan_of(queries)
+        if not few:
+            plan.index.compile()
+        return SharedPredicates(plan, joins, scanners, few=few)
 
     @property
     def representative(self) -> str:
@@ -214,15 +218,21 @@ class SharedPredicates:
         tables = (
             {} if dense is None else {name: self._of_family(dense, of) for name, of in plan.families.items()}
         )
-        if dense is None or None in tables.values():
+        own_panes = {family for family, table in tables.items() if table is not None}
+        if len(own_panes) < len(plan.families):
             slot_of_row, cells = self._cells() if dense is None else dense.gathered()
             order = np.argsort(slot_of_row, kind="stable")
             edges = np.searchsorted(slot_of_row[order], np.arange(slots + 1))
             for family, indices in plan.families.items():
                 if cells.rows and tables.get(family) is None:
                     tables[family] = self._family(indices, cells, order, edges)
+        by_slot = None if dense is None else dense.cells_by_slot
         for family, table in tables.items():
-            output.put(f"{family}/open0", table)
+            output.put(
+                f"{family}/open0",
+                table,
+                self._counts(family, by_slot) if by_slot is not None and family in own_panes else None,
+            )
         if dense is not None:
             return dense.rows_by_slot
         return np.bincount(slot_of_row, _row_counts(plan.layout, cells), slots)
@@ -232,6 +242,13 @@ class SharedPredicates:
         example, slots = self.plan.queries[indices[0]], self.plan.slots[indices]
         numbers, routed = self.plan.numbers[indices], self.plan.routed[indices]
         return dense.of_family(example.panes, slots, numbers, routed, together((example,)).layouts[0])
+
+    def _counts(self, family: str, by_slot: Ints) -> QueryRowCounts:
+        """The cells of each query of a family whose panes are those of the folds, from those of each condition."""
+        indices = self.plan.families[family]
+        numbers, cells = self.plan.numbers[indices], by_slot[self.plan.slots[indices]]
+        present = np.flatnonzero(cells)
+        return QueryRowCounts(numbers[present], cells[present])
 
     def _cells(self) -> tuple[Ints, Gathered]:
         """The cells of all folds, with the slot of each one's condition, and by the keys of queries."""
