@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 
+_MANY_ROWS: Final = 1 << 12
+"""Rows of a chunk from which it pays to find those of one query."""
 _LEAST_TOGETHER: Final = 4
 """Rows of one query that are together on average, from which it is looked up once for all of them."""
 
@@ -148,6 +150,8 @@ def _finished(
 
 def _indices(numbers: Ints, of_rows: Ints) -> Ints:
     """The index of each row's query; rows of one are mostly together, and looked up once."""
+    if len(of_rows) < _MANY_ROWS:
+        return np.searchsorted(numbers, of_rows)
     begins = np.flatnonzero(np.append(True, of_rows[1:] != of_rows[:-1]))
     if _LEAST_TOGETHER * len(begins) > len(of_rows):
         return np.searchsorted(numbers, of_rows)
