@@ -21,7 +21,6 @@ from headrace.errors import AlreadyPublished, StoreError
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import LocalStore
 from headrace.store.logs.manifest import SUMMARISED, Manifest, ManifestLog, StateRun
-from headrace.store.logs.pins import Pin, put_pin, remove_pin
 from headrace.store.logs.radix_list import ListFiles, RadixList
 from headrace.store.logs.record_log import INGEST_LOG, RecordLog
 from headrace.store.maintenance.garbage_collection import collect
@@ -114,7 +113,6 @@ def prepared(folder: Path, kind: type[LocalStore] = LocalStore, epochs: int = 5)
         home.commit()
     # What a crashed attempt leaves behind, to be collected.
     home.store.write_once("state/of-an-attempt-that-failed.run", parts({"x": pa.table({"a": [1]})}))
-    put_pin(home.store, Pin("reader", "me", epoch=epochs - 1))
     return home
 
 
@@ -125,9 +123,6 @@ OPERATIONS: dict[str, Callable[[Home], object]] = {
     "append to a log": lambda home: RecordLog(home.store, INGEST_LOG).append([{"uri": "new"}]),
     "collect": Home.collect,
     "drop from a log": lambda home: RecordLog(home.store, INGEST_LOG).drop_before(5),
-    "pin": lambda home: put_pin(home.store, Pin("another", "me", epoch=5)),
-    "unpin and collect": lambda home: (remove_pin(home.store, "reader"), home.collect()),
-    "unpin": lambda home: remove_pin(home.store, "reader"),
 }
 PUBLISHING = {"commit", "commit where no file is without a name", "takeover"}
 

@@ -17,7 +17,7 @@ PART_SECONDS: Final = 30.0
 """Until the next part of a body."""
 
 
-async def body_of(request: Request, largest: int = LARGEST) -> bytes:
+async def body_of(request: Request, largest: int) -> bytes:
     """The body.
 
     Raises `Refused` as soon as it is larger than the limit, and when nothing comes for `PART_SECONDS`.
@@ -55,7 +55,7 @@ async def _parts(request: Request) -> AsyncIterator[bytes]:
         yield part
 
 
-async def text_of(request: Request, largest: int = LARGEST) -> str:
+async def text_of(request: Request, largest: int) -> str:
     """The body as text, as `body_of`.
 
     Raises `Refused` when it is not UTF-8.

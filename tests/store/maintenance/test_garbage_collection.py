@@ -1,4 +1,4 @@
-"""What is named stays, what is not goes after a grace; pins hold back both."""
+"""What is named stays, what is not goes after a grace."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import CorruptStore, StoreError
 from headrace.store.files.container import parts
-from headrace.store.files.filesystem import UNFINISHED, LocalStore, MissingFile
+from headrace.store.files.filesystem import UNFINISHED, LocalStore
 from headrace.store.logs.manifest import Manifest, ManifestLog, StateRun
-from headrace.store.logs.pins import Pin, all_pins, put_pin, remove_pin
 from headrace.store.logs.radix_list import ListFiles, RadixList
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.garbage_collection import LiveNames, collect, names_in, sweep
@@ -86,63 +84,6 @@ def test_segments_of_dropped_entries_go(store: LocalStore) -> None:
     # Entries 199 to 299 are left: one sealed segment from 192 on, the rest is in the manifest.
     assert len(names(store, "lists")) == 1
     assert collect(store, log, now=FOREVER, grace=HOUR, keep=2, live=live).deleted == ()
-
-
-def test_a_pin_keeps_its_epoch_until_it_is_removed_expires_or_its_owner_dies(store: LocalStore) -> None:
-    log = epochs(store, 5)
-    put_pin(store, Pin("backfill", "driver-1", epoch=3))
-    put_pin(store, Pin("cursor", "driver-2", epoch=4, expires=NOW + HOUR))
-    again = epochs_after(log, 20)
-    collect(store, log, now=NOW, grace=HOUR, keep=2)
-    assert names(store, "state") >= {"state/3", "state/4"}
-    assert "state/2" not in names(store, "state")
-    assert log.read(3).state[0].name == "state/3"
-    collect(store, log, now=NOW + 2 * HOUR, grace=HOUR, keep=2)
-    assert "state/4" not in names(store, "state")
-    collect(store, log, now=NOW, grace=HOUR, keep=2, is_alive=lambda pin: pin.owner != "driver-1")
-    with pytest.raises(MissingFile):
-        log.read(3)
-    assert "state/3" not in names(store, "state")
-    assert log.latest().epoch == again
-    assert {pin.name for pin in all_pins(store)} == {"backfill", "cursor"}
-    assert remove_pin(store, "cursor")
-    assert not remove_pin(store, "cursor")
-
-
-def epochs_after(log: ManifestLog, count: int) -> int:
-    for _ in range(count):
-        latest = log.latest()
-        log.publish(replace(latest, epoch=latest.epoch + 1, state=()))
-    return log.latest().epoch
-
-
-def test_what_is_too_old_to_be_safe_cannot_be_pinned(store: LocalStore) -> None:
-    log = epochs(store, 12)
-    with pytest.raises(
-        StoreError, match="epoch 4 cannot be pinned: the latest is 12, 8 are kept; pin the latest"
-    ):
-        put_pin(store, Pin("reader", "me", epoch=4))
-    put_pin(store, Pin("reader", "me", epoch=5))
-    with pytest.raises(StoreError, match="a pin 'reader' already"):
-        put_pin(store, Pin("reader", "me", epoch=12))
-    with pytest.raises(StoreError, match="epoch 13 cannot be pinned"):
-        put_pin(store, Pin("future", "me", epoch=13))
-    assert [pin.epoch for pin in all_pins(store)] == [5]
-    assert log.latest().epoch == 12
-
-
-def test_pinning_in_an_empty_home_is_refused(store: LocalStore) -> None:
-    with pytest.raises(StoreError, match="the home has no manifest"):
-        put_pin(store, Pin("reader", "me", epoch=0))
-
-
-def test_a_damaged_pin_stops_collection_rather_than_be_ignored(store: LocalStore) -> None:
-    log = epochs(store, 3)
-    put_pin(store, Pin("reader", "me", epoch=1))
-    Path(store.path("pins/reader.json")).write_bytes(b"{}")
-    with pytest.raises(CorruptStore, match=r"'pins/reader.json' is damaged"):
-        collect(store, log, now=FOREVER, grace=HOUR, keep=2)
-    assert "state/1" in names(store, "state")
 
 
 def test_what_the_logs_mention_stays(store: LocalStore) -> None:

@@ -13,7 +13,6 @@ from headrace.store.files.container import parts
 from headrace.store.files.filesystem import LocalStore
 from headrace.store.logs.at_rest import NO_LISTS
 from headrace.store.logs.manifest import Manifest, ManifestLog, StateRun
-from headrace.store.logs.pins import Pin, put_pin
 from headrace.store.logs.radix_list import RadixList
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.integrity_check import check_home
@@ -22,7 +21,7 @@ from headrace.time import FOREVER, HOUR
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Two epochs with a state run, an archive run, a list with a sealed segment, both logs and a pin."""
+    """Two epochs with a state run, an archive run, a list with a sealed segment, and both logs."""
     store = LocalStore(tmp_path)
     for name in (INGEST_LOG, QUERY_LOG):
         log = RecordLog(store, name)
@@ -51,7 +50,6 @@ def home(tmp_path: Path) -> Path:
     )
     manifests.publish(first)
     manifests.publish(replace(first, epoch=1))
-    put_pin(store, Pin("reader", "me", epoch=1))
     return tmp_path
 
 
@@ -114,7 +112,6 @@ def flip(path: Path, index: int = -40) -> None:
         ),
         (lambda home: flip(home / "querylog/000000000002.json"), "querylog/", "is damaged"),
         (lambda home: flip(home / "querylog/000000000000.json"), "querylog/", "is damaged"),
-        (lambda home: flip(home / "pins/reader.json"), "pins/", "is damaged"),
     ],
 )
 def test_damage_is_found_and_named(damage, name: str, message: str, home: Path) -> None:

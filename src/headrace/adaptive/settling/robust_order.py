@@ -24,6 +24,8 @@ FEW: Final = 80
 """Sampled rows up to which intervals choose an order of an engine's filters. After some hundred a point choice is as good, or better where filters are correlated."""
 _MOST_AT_ONCE: Final = 5
 """Filters of which that takes less than a millisecond."""
+_Z: Final = 1.96
+"""Standard deviations on both sides of an estimate, of 95 % confidence."""
 _TOLERATED: Final = 0.2
 """The regret, as a part of the best cost, up to which an order counts as robust."""
 
@@ -37,13 +39,13 @@ class DropInterval:
     high: float
 
     @staticmethod
-    def of(dropped: int, rows: int, z: float = 1.96) -> DropInterval:
+    def of(dropped: int, rows: int) -> DropInterval:
         """Wilson's interval for a sample; from 0 to 1 without one."""
         if not rows:
             return DropInterval(0.0, 0.5, 1.0)
-        share, spread = dropped / rows, z * z / rows
+        share, spread = dropped / rows, _Z * _Z / rows
         centre = (share + spread / 2) / (1 + spread)
-        half = z * sqrt(share * (1 - share) / rows + spread / rows / 4) / (1 + spread)
+        half = _Z * sqrt(share * (1 - share) / rows + spread / rows / 4) / (1 + spread)
         return DropInterval(max(0.0, centre - half), share, min(1.0, centre + half))
 
 

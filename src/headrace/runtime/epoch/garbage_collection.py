@@ -25,14 +25,12 @@ from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.store.logs.manifest import SUMMARISED, Manifest, ManifestLog
-from headrace.store.logs.pins import pinned_epochs
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.garbage_collection import (
     DATA_FOLDERS,
     Collected,
     LiveNames,
     collect,
-    live_manifests,
 )
 from headrace.store.maintenance.retired_names import retired
 from headrace.time import HOUR, MINUTE, Clock, Duration, Instant
@@ -144,9 +142,8 @@ class Housekeeping:
             give_way()
         self._drop_ingest_records()
         latest = self.home.latest()
-        pinned = pinned_epochs(store, now, lambda _: True)
-        log.drop_old(pinned, latest.epoch)
-        oldest = min([*pinned, *log.epochs()], default=latest.epoch)
+        log.drop_old(latest.epoch)
+        oldest = min(log.epochs(), default=latest.epoch)
         unneeded: list[str] = []
         while self._retired and self._retired[0].epoch <= oldest and self._is_over(self._retired[0], now):
             unneeded += self._retired.popleft().names
@@ -181,7 +178,7 @@ class Housekeeping:
 
     def _superseded_relations(self) -> set[str]:
         """Versions of relations that were replaced before the oldest manifest. An archive may still name them."""
-        oldest = min(manifest.querylog for manifest in live_manifests(ManifestLog(self.home.store)))
+        oldest = min(manifest.querylog for manifest in ManifestLog(self.home.store).retained())
         files: dict[str, str] = {}
         superseded = set()
         for ordinal, entry in RecordLog(self.home.store, QUERY_LOG).read(0):

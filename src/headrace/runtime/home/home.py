@@ -149,9 +149,9 @@ class Home:
                 if self.latest().epoch == manifest.epoch:
                     raise
 
-    def entries(self, manifest: Manifest, name: str, start: int = 0) -> Sequence[Mapping[str, Any]]:
-        """Entries of one of a manifest's lists, from an index on."""
-        return [entry for _, entry in self.list_of(manifest, name).iterate(self.store.read, start)]
+    def entries(self, manifest: Manifest, name: str) -> Sequence[Mapping[str, Any]]:
+        """Entries of one of a manifest's lists."""
+        return [entry for _, entry in self.list_of(manifest, name).iterate(self.store.read)]
 
     def list_of(self, manifest: Manifest, name: str) -> RadixList:
         """One of a manifest's lists; empty when it has none of that name."""

@@ -18,7 +18,6 @@ from headrace.runtime.plan.plan_files import read_afresh
 from headrace.store.files.filesystem import LocalStore, Store
 from headrace.store.logs.manifest import ManifestLog
 from headrace.store.logs.record_log import QUERY_LOG
-from headrace.store.maintenance.garbage_collection import live_manifests
 from headrace.store.maintenance.home_format import require_format
 from headrace.store.maintenance.integrity_check import Finding, check_home
 from headrace.time import HOUR, Instant, now
@@ -99,7 +98,7 @@ def _planned(catalog: Catalog) -> Iterator[Finding]:
 def _plans(store: Store) -> Iterator[Finding]:
     """Read every plan that a manifest names; those of another version are replaced by the next driver."""
     try:
-        plans = sorted({manifest.plan for manifest in live_manifests(ManifestLog(store)) if manifest.plan})
+        plans = sorted({manifest.plan for manifest in ManifestLog(store).retained() if manifest.plan})
     except StoreError:
         return  # a manifest that cannot be read is among the findings of the store
     for name in plans:

@@ -66,25 +66,23 @@ def parts(
     tables: Mapping[str, pa.Table],
     header: Mapping[str, Any] | None = None,
     *,
-    stats: Mapping[str, Mapping[str, Any]] | None = None,
     checksums: bool = True,
     compressed: bool = False,
     piece: int | None = None,
 ) -> list[Any]:
     """The bytes of a container as a list of buffers, ready for a gathering write.
 
-    `stats` gives small JSON facts of a section, readable without its rows. Without `checksums` of the sections (for
-    blobs that live for one exchange) only the index is protected. `compressed` is for what is read seldom: large sections
+    Without `checksums` of the sections (for blobs that live for one exchange) only the index is protected. `compressed` is for what is read seldom: large sections
     are smaller, and no longer views of the file when they are read; in batches of `piece` rows (`Container.batches`).
     """
-    writer = _Writer(checksums, compressed, piece, stats or {})
+    writer = _Writer(checksums, compressed, piece)
     writer.add_all(tables)
     return writer.finish(header or {})
 
 
 def streamed(portions: Iterable[Mapping[str, pa.Table]], *, piece: int | None = None) -> Iterator[Any]:
     """The bytes of a container whose sections are given in portions, of which only one is in memory; with `piece` of a compressed one."""
-    writer = _Writer(True, piece is not None, piece, {})
+    writer = _Writer(True, piece is not None, piece)
     for tables in portions:
         writer.add_all(tables)
         yield from writer.written()
@@ -124,18 +122,15 @@ def pack(
     tables: Mapping[str, pa.Table],
     header: Mapping[str, Any] | None = None,
     *,
-    stats: Mapping[str, Mapping[str, Any]] | None = None,
     checksums: bool = True,
 ) -> bytes:
     """A container as one piece of bytes; `parts` saves a copy when it goes straight to a file."""
-    return b"".join(parts(tables, header, stats=stats, checksums=checksums))
+    return b"".join(parts(tables, header, checksums=checksums))
 
 
 class _Writer:
-    def __init__(
-        self, checksums: bool, compressed: bool, piece: int | None, stats: Mapping[str, Mapping[str, Any]]
-    ) -> None:
-        self._compressed, self._piece, self._stats = compressed, piece, stats
+    def __init__(self, checksums: bool, compressed: bool, piece: int | None) -> None:
+        self._compressed, self._piece = compressed, piece
         self._parts: list[Any] = [_PREAMBLE]
         self._at = len(_PREAMBLE)
         self._checksums = checksums
@@ -145,7 +140,7 @@ class _Writer:
 
     def add_all(self, tables: Mapping[str, pa.Table]) -> None:
         """Sections, the small ones of one schema together."""
-        grouped = dict[str, bytes]() if self._stats else _small_ones(tables)
+        grouped = _small_ones(tables)
         for name, table in tables.items():
             if name not in grouped:
                 self.add(name, table)
@@ -207,8 +202,7 @@ class _Writer:
 
     def finish(self, header: Mapping[str, Any]) -> list[Any]:
         schemas = [[self._put(schema), len(schema), zlib.crc32(schema)] for schema in self._schemas]
-        stats = {name: self._stats[name] for name in self._sections if name in self._stats}
-        index = encoded(header, schemas, self._groups, self._sections, stats)
+        index = encoded(header, schemas, self._groups, self._sections)
         self._parts.append(index)
         self._parts.append(_TRAILER.pack(len(index), zlib.crc32(index), VERSION, MAGIC))
         return self._parts
@@ -230,7 +224,6 @@ class Section:
 
     rows: int
     bytes: int
-    stats: Mapping[str, Any]
 
 
 class Container:
@@ -258,7 +251,7 @@ class Container:
     def sections(self) -> dict[str, Section]:
         """All sections in the order they were written."""
         return {
-            name: Section(rows, self._bytes(kind, rows, places), self._index.stats(name))
+            name: Section(rows, self._bytes(kind, rows, places))
             for name, (kind, _, rows, _, places, *_) in self._index.sections.items()
         }
 

@@ -25,22 +25,21 @@ def encoded(
     schemas: Sequence[Entry],
     groups: Sequence[Entry],
     sections: Mapping[str, Entry],
-    stats: Mapping[str, Mapping[str, Any]],
 ) -> bytes:
-    """The index as bytes; `stats` are facts of sections by name. `StoreError` where header or stats are no JSON values."""
-    first = {"header": header, "schemas": schemas, "groups": groups, **({"stats": stats} if stats else {})}
+    """The index as bytes. `StoreError` where the header has other values than those of JSON."""
+    first = {"header": header, "schemas": schemas, "groups": groups}
     try:
         return "\n".join(
             json.dumps(text, separators=(",", ":"), ensure_ascii=False) for text in (first, sections)
         ).encode()
     except (TypeError, ValueError) as error:
-        raise StoreError(f"header and stats of a container must be JSON values: {error}") from error
+        raise StoreError(f"the header of a container must have JSON values: {error}") from error
 
 
 class ContainerIndex:
     """What an index has; the entries of sections are read when they are asked for."""
 
-    __slots__ = ("_sections", "_stats", "_text", "groups", "header", "schemas")
+    __slots__ = ("_sections", "_text", "groups", "header", "schemas")
 
     def __init__(self, body: bytes, version: int) -> None:
         first, _, self._text = body.decode().partition("\n") if version >= _BY_LINE else (body, "", "")
@@ -48,7 +47,6 @@ class ContainerIndex:
         self.header: Mapping[str, Any] = head["header"]
         self.schemas: Sequence[Entry] = head["schemas"]
         self.groups: Sequence[Entry] = head.get("groups", [])  # files of the first version have none
-        self._stats: Mapping[str, Mapping[str, Any]] = head.get("stats", {})
         self._sections: dict[str, Entry] | None = head.get("sections")
 
     @property
@@ -68,10 +66,3 @@ class ContainerIndex:
             return None
         entry: Entry = _decoder.raw_decode(self._text, at + len(key))[0]
         return entry
-
-    def stats(self, name: str) -> Mapping[str, Any]:
-        """The facts of a section that were given when it was written."""
-        if name in self._stats:
-            return self._stats[name]
-        entry = self.entry(name)
-        return (entry and entry[5]) or {}

@@ -1,6 +1,6 @@
 """Envelope of a small JSON document: a head with kind, version, length and checksum, so that damage is detected.
 
-Two lines of text, the head and the body, readable by a person. Manifests, list segments, log chunks and pins are such files.
+Two lines of text, the head and the body, readable by a person. Manifests, list segments and log chunks are such files.
 """
 
 from __future__ import annotations

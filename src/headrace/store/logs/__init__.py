@@ -1,1 +1,1 @@
-"""The two logs of a home, manifests and pins, and lists whose size in a manifest stays small."""
+"""The two logs of a home, manifests, and lists whose size in a manifest stays small."""

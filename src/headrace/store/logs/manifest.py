@@ -8,7 +8,7 @@ drivers that try epoch n one succeeds. A driver first publishes a takeover; from
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any, Final
 
@@ -29,9 +29,8 @@ from headrace.store.logs.radix_list import RadixList, Write
 from headrace.time import BEGINNING, FOREVER, Instant
 
 MANIFESTS: Final = "manifests"
-PINNED: Final = "pinned"
 KEPT: Final = 8
-"""How many of the newest manifests are retained without a pin."""
+"""How many of the newest manifests are retained."""
 
 SUMMARISED: Final = "intake"
 """The fact about the summary of ingest records: its file, how many records it covers (`upto`), and the number of its names."""
@@ -275,14 +274,15 @@ class ManifestLog:
 
     def read(self, epoch: int) -> Manifest:
         """The manifest of an epoch; `MissingFile` when it was collected or never published."""
-        try:
-            return self._read(self._files.name(epoch), epoch)
-        except MissingFile:
-            return self._read(pinned_name(epoch), epoch)
+        return self._read(self._files.name(epoch), epoch)
 
     def epochs(self) -> range:
-        """The epochs whose manifest is retained, without pinned older ones."""
+        """The epochs whose manifest is retained."""
         return self._files.range()
+
+    def retained(self) -> list[Manifest]:
+        """These manifests, the oldest first."""
+        return [self.read(epoch) for epoch in self.epochs()]
 
     def publish(self, manifest: Manifest, after: Iterable[str] = ()) -> None:
         """Commit, durably. `AlreadyPublished` when the epoch is taken: this driver was replaced and must stop.
@@ -319,22 +319,9 @@ class ManifestLog:
                 continue  # another driver published in between; take over from there
             return manifest
 
-    def drop_old(self, pinned: Collection[int], latest: int, keep: int = KEPT) -> tuple[str, ...]:
-        """Delete all but the `keep` manifests up to epoch `latest` and the pinned ones; the deleted names."""
-        cutoff = latest - keep + 1
-        here = self._files.range()
-        for epoch in sorted(pinned):
-            if epoch in here and epoch < cutoff:
-                # Numbered files are one unbroken range, so what outlives its range moves to a folder of its own.
-                self._store.put_if_absent(pinned_name(epoch), self._store.read(self._files.name(epoch)))
-        dropped = self._files.drop_below(cutoff)
-        unpinned = [name for epoch, name in self.pinned().items() if epoch not in pinned]
-        return dropped + tuple(name for name in unpinned if self._store.delete(name, durable=True))
-
-    def pinned(self) -> dict[int, str]:
-        """Epoch → file of the manifests that are retained only because they were pinned."""
-        names = [file.name for file in self._store.list(f"{PINNED}/")]
-        return {int(name[len(PINNED) + 1 : -len(".json")]): name for name in names}
+    def drop_old(self, latest: int, keep: int = KEPT) -> tuple[str, ...]:
+        """Delete all but the `keep` manifests up to epoch `latest`; the deleted names."""
+        return self._files.drop_below(latest - keep + 1)
 
     def _read(self, name: str, epoch: int) -> Manifest:
         manifest = Manifest.decode(self._store.read(name), name, self._base)
@@ -347,8 +334,3 @@ class ManifestLog:
         if name not in self._bases:
             self._bases = {name: Records.decode(self._store.read(name), name)}
         return self._bases[name]
-
-
-def pinned_name(epoch: int) -> str:
-    """Where a pinned manifest is moved when its neighbours are dropped."""
-    return f"{PINNED}/{epoch:012d}.json"

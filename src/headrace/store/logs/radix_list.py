@@ -35,13 +35,13 @@ Read = Callable[[str], bytes]
 class ListFiles:
     """The folder of list segments in a home, and the new ones to sync before a manifest names them."""
 
-    def __init__(self, store: Store, folder: str = "lists") -> None:
-        self._store, self._folder = store, folder
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self.unsynced: list[str] = []
 
     def write(self, data: bytes) -> str:
         """Write a segment under a name of its own, not yet durable."""
-        name = f"{self._folder}/{uuid.uuid4().hex}.json"
+        name = f"lists/{uuid.uuid4().hex}.json"
         self._store.write_once(name, [data], durable=False)
         self.unsynced.append(name)
         return name

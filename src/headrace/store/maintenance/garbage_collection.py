@@ -10,13 +10,12 @@ or in a record of the two logs counts as the name of a file when it begins with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from headrace.dataclass import dataclass
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.manifest import KEPT, Manifest, ManifestLog
-from headrace.store.logs.pins import Pin, pinned_epochs
 from headrace.store.logs.radix_list import leaf_entries
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.retention_classes import class_of, expired_of, is_expired
@@ -95,13 +94,6 @@ class LiveNames:
         return stored
 
 
-def live_manifests(log: ManifestLog) -> list[Manifest]:
-    """All retained manifests, pinned ones first."""
-    here = log.epochs()
-    older = [epoch for epoch in sorted(log.pinned()) if epoch not in here]
-    return [log.read(epoch) for epoch in (*older, *here)]
-
-
 def names_in_logs(store: Store, latest: Manifest | None, superseded: Collection[str] = ()) -> set[str]:
     """Data files that the query log mentions, and the ingest log from where the latest manifest has read it.
 
@@ -143,7 +135,6 @@ def collect(
     *,
     now: Instant,
     grace: Duration,
-    is_alive: Callable[[Pin], bool] = lambda _: True,
     keep: int = KEPT,
     also: Collection[str] = (),
     superseded: Collection[str] = (),
@@ -155,14 +146,12 @@ def collect(
     `also` are names that are needed although neither a manifest nor a log has them yet, `superseded` such that the query
     log has but that are needed only if a manifest names them. Other folders than `folders` are left as they are.
     """
-    # The order matters to a caller that pins meanwhile: see `put_pin`. `drop_old` spares what was pinned when it was called.
     latest = log.latest()
     named = names_in_logs(store, latest, superseded).union(also)
     if latest is None:
         return sweep(store, named, now=now, grace=grace, folders=folders)
-    pinned = pinned_epochs(store, now, is_alive)
-    dropped = log.drop_old(pinned, latest.epoch, keep)
-    names = (live or LiveNames(store)).of_all(live_manifests(log))
+    dropped = log.drop_old(latest.epoch, keep)
+    names = (live or LiveNames(store)).of_all(log.retained())
     swept = sweep(store, names | named, now=now, grace=grace, folders=folders)
     sums = sweep_sums(store, names | named, now=now, grace=grace)
     deleted = (*swept.deleted, *(file.name for file in sums))

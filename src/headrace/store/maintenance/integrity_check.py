@@ -1,5 +1,5 @@
-"""Integrity check of a home: reads its manifests, all files that they name, both logs and the pins, and reports damage,
-gaps and files that nothing names, without changing anything.
+"""Integrity check of a home: reads its manifests, all files that they name, and both logs, and reports damage, gaps and
+files that nothing names, without changing anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from headrace.store.files.container import MAGIC, Container
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.manifest import MANIFESTS, SUMMARISED, Manifest, ManifestLog
 from headrace.store.logs.numbered_files import NumberedFiles
-from headrace.store.logs.pins import all_pins
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.garbage_collection import DATA_FOLDERS, LiveNames, names_in_logs
 from headrace.time import FOREVER, Duration, Instant
@@ -55,7 +54,6 @@ def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding,
     sizes = {run.name: run.bytes for manifest in manifests for run in manifest.state}
     findings += [finding for name in sorted(live) for finding in _file(store, name, sizes.get(name))]
     findings += _logs(store, manifests[-1] if manifests else None)
-    findings += _pins(store)
     try:
         live |= names_in_logs(store, manifests[-1] if manifests else None)
     except StoreError:
@@ -65,7 +63,7 @@ def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding,
 
 
 def _manifests(log: ManifestLog, findings: list[Finding]) -> Iterator[Manifest]:
-    for epoch in sorted({*log.pinned(), *log.epochs()}):
+    for epoch in log.epochs():
         try:
             yield log.read(epoch)
         except StoreError as error:
@@ -142,13 +140,6 @@ def _logs(store: Store, latest: Manifest | None) -> Iterator[Finding]:
         if length < needed:
             message = f"holds {length} records, the latest manifest has applied {needed}"
             yield Finding("fault", f"{name}/", message)
-
-
-def _pins(store: Store) -> Iterator[Finding]:
-    try:
-        all_pins(store)
-    except StoreError as error:
-        yield Finding("fault", "pins/", str(error))
 
 
 def _orphans(store: Store, live: set[str], now: Instant, grace: Duration) -> Iterator[Finding]:
