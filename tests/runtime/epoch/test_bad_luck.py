@@ -133,7 +133,7 @@ class Harmed(SparkExecutor):
             [spark_executor.pickle.dumps(message) for message in scans], len(scans)
         )
         blobs = parts.mapPartitions(scan).partitionBy(len(pickled), spark_executor._owner)
-        return blobs.mapPartitionsWithIndex(spark_executor._State(pickled)).collect()
+        return spark_executor._ended(blobs.mapPartitionsWithIndex(spark_executor._State(pickled)))
 
 
 @pytest.mark.spark

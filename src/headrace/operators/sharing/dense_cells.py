@@ -145,18 +145,15 @@ class DenseFold:
 
     def sparse(self) -> SparseFold:
         """The cells that have rows."""
-        part = DensePart(np.arange(len(self.counts)), 0, self.counts, self.cells).sparse()
+        part = self._part().sparse()
         return SparseFold(QueryCells(part.slots, part.codes, Answer(part.cells)), self.pairs)
 
     def add_to(self, whole: Mapping[PartialColumn, Cells], columns: Ints) -> None:
         """Combine its cells with those of the columns of its (pane, group)s."""
-        for column, parts in whole.items():
-            with np.errstate(all="ignore"):
-                combined = column.partial.combine(
-                    tuple(part[:, columns] for part in parts), self.cells[column]
-                )
-            for part, values in zip(parts, combined, strict=True):
-                part[:, columns] = values
+        self._part().add_to(whole, columns)
+
+    def _part(self) -> DensePart:
+        return DensePart(np.arange(len(self.counts)), 0, self.counts, self.cells)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,21 +252,26 @@ class DenseCells:
         """The rows of the panes in columns [low, high)."""
         query, entry = np.nonzero(self.counts[queries.slots, low:high])
         entry += low
-        if own[low] < own[high - 1]:
+        are_several = own[low] < own[high - 1]
+        if are_several:
             order = np.argsort(
                 (own - own[low]).astype(np.min_scalar_type(int(np.ptp(own))))[entry], kind="stable"
             )
             query, entry = query[order], entry[order]
         owner = self.owner[entry]
-        routed = queries.routed[query]
-        at_rest = np.where(routed >= 0, routed, self.slot_of_group[owner])
+        at_rest = self.slot_of_group[owner]
+        if (queries.routed >= 0).any():
+            routed = queries.routed[query]
+            at_rest = np.where(routed >= 0, routed, at_rest)
         at = queries.slots[query] * len(own) + entry
         keys = [pa.array(queries.numbers[query]), *(picked(key, owner) for key in self.keys)]
         cells = {
             column: tuple(part.reshape(-1).take(at) for part in self.cells[column])
             for column in layout.partial_columns
         }
-        return layout.table(pane_keys(own[entry]), keys, at_rest, Answer(cells))
+        blocks = pane_keys(own)
+        blocks = blocks[entry] if are_several else np.full(len(entry), blocks[low])
+        return layout.table(blocks, keys, at_rest, Answer(cells))
 
     def gathered(self) -> tuple[Ints, Gathered]:
         """The slots of the conditions of the cells that have rows, and these cells."""

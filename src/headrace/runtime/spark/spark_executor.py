@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -175,15 +175,18 @@ class SparkExecutor:
     ) -> list[StateReceipt | Failure]:
         messages = {state.task: pickle.dumps(state, protocol=5) for state in states}
         if not scans:
-            ended = self._context.parallelize(sorted(messages), len(messages)).map(_Tick(messages)).collect()
-            return [pickle.loads(one) for one in ended]
+            return _ended(self._context.parallelize(sorted(messages), len(messages)).map(_Tick(messages)))
         parts = self._context.parallelize(
             [pickle.dumps(message, protocol=5) for message in scans], len(scans)
         )
         with exchange_folder(self._session.exchange) as folder:
             blobs = parts.mapPartitions(_Scan(folder)).partitionBy(len(messages), _owner)
-            ended = blobs.mapPartitionsWithIndex(_State(messages)).collect()
-        return [pickle.loads(one) for one in ended]
+            return _ended(blobs.mapPartitionsWithIndex(_State(messages)))
+
+
+def _ended(tasks: RDD[bytes]) -> list[StateReceipt | Failure]:
+    """Run a job; the ends of its state tasks."""
+    return [pickle.loads(one) for one in tasks.collect()]
 
 
 def _owner(task: int) -> int:

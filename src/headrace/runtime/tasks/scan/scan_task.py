@@ -37,6 +37,7 @@ from headrace.runtime.home.reject_files import RejectWriter, read_refused
 from headrace.runtime.home.run_cache import load_relation
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.exchange_blob import ScanBlob
+from headrace.runtime.messages.operator_observations import OperatorObservations
 from headrace.runtime.messages.task_messages import (
     PaneBackfill,
     RejectsFile,
@@ -350,7 +351,7 @@ class _ScanTask:
                 self._results.receipts,
                 {name: stream.receipt(written[name]) for name, stream in streams.items()},
             ),
-            operators=observations,
+            operators=OperatorObservations(observations),
             work=self._results.work
             | {name: seen for stream in streams.values() for name, seen in stream.work().items()}
             | {f"fold {scanner.representative}": scanner.seen() for scanner in of_unions},

@@ -33,6 +33,7 @@ from headrace.runtime.home import file_names
 from headrace.runtime.home.reject_files import encode_query_rejects
 from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, keep_state_run
 from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state
+from headrace.runtime.messages.operator_observations import OperatorObservations
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import (
     RejectsFile,
@@ -359,7 +360,7 @@ class StateTask:
             results=self.result_runs.write(self._store, self.results, self._instants, self._writes),
             rejects=rejects,
             scans=tuple(self._scans) if message.task == 0 else (),
-            operators=self._seen,
+            operators=OperatorObservations(self._seen),
             work=self._work(),
             punctuation={name: progress.punctuation for name, progress in self.round.now.streams.items()},
             due=self._next_due(),
