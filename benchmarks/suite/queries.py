@@ -142,7 +142,8 @@ _NOTE = (
     "that want a row; 'numpy' all predicates in mapInArrow, on whole partitions, before one aggregation. Spark and the batch engines "
     "aggregate panes before windows. Everyone ran the same queries over the last file before the clock ran. Where several numbers of rows "
     "are listed, the rate is that of all rows by the fixed cost and the cost per row, extrapolated over at most ten times the rows. "
-    f"Headrace ran {_TURNS} times in each round, in turn with itself. JVM heaps: 2 GB for Headrace, 4 GB for Spark and Flink; DuckDB at most 80 % of the machine's memory; the others without a limit. "
+    f"Headrace ran {_TURNS} times in each round, in turn with itself. "
+    "JVM heaps: 2 GB for Headrace, 4 GB for Spark and Flink; DuckDB at most 80 % of the machine's memory; the others without a limit. "
     "Ratios to peers are at the same number of queries; results of Headrace are durable when its clock stops."
 )
 

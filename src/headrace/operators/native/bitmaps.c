@@ -75,7 +75,8 @@ typedef struct {
 } Bitmaps;
 
 /* The queries in the order in which they are matched. Those from begins[n] to begins[n + 1] are of one box of n factors, each
-   the XOR of two bitmaps, whose places are `operands`, query by query; those up to begins[1] are all others. */
+   the XOR of two bitmaps (of one and that of no rows), whose places are `operands`, query by query; those up to begins[1] are
+   all others. */
 typedef struct {
     int64_t *order, begins[MOST_FACTORS + 2];
     uint32_t *operands;
@@ -416,7 +417,7 @@ static void fold_block(const Fold *fold, const Scratch *scratch, const Block *bl
 
 /* -- a call */
 
-/* The number of factors of a query of one box of XORs of two bitmaps, if it is small; else 0. */
+/* The number of factors of a query of one box of XORs of one or two bitmaps, if it is small; else 0. */
 static int64_t pairs_of(const Queries *queries, int64_t query)
 {
     int64_t box = queries->boxes[query];
@@ -425,14 +426,17 @@ static int64_t pairs_of(const Queries *queries, int64_t query)
     int64_t first = queries->factors[box], stop = queries->factors[box + 1];
     if (stop - first > MOST_FACTORS)
         return 0;
-    for (int64_t factor = first; factor < stop; factor++)
-        if (queries->starts[factor + 1] - queries->starts[factor] != 2)
+    for (int64_t factor = first; factor < stop; factor++) {
+        int64_t bitmaps = queries->starts[factor + 1] - queries->starts[factor];
+        if (bitmaps != 1 && bitmaps != 2)
             return 0;
+    }
     return stop - first;
 }
 
-static void make_plan(const Queries *queries, const Bitmaps *bitmaps, Plan *plan)
+static void make_plan(const Fold *fold, const Bitmaps *bitmaps, Plan *plan)
 {
+    const Queries *queries = &fold->queries;
     int64_t next[MOST_FACTORS + 1] = {0};
     for (int64_t query = 0; query < queries->count; query++)
         next[pairs_of(queries, query)]++;
@@ -446,9 +450,12 @@ static void make_plan(const Queries *queries, const Bitmaps *bitmaps, Plan *plan
     uint32_t *operand = plan->operands;
     for (int64_t i = plan->begins[1]; i < queries->count; i++) {
         int64_t box = queries->boxes[plan->order[i]];
-        for (int64_t factor = queries->factors[box]; factor < queries->factors[box + 1]; factor++)
-            for (int64_t at = queries->starts[factor]; at < queries->starts[factor + 1]; at++)
-                *operand++ = (uint32_t)(bitmaps->first[queries->attributes[factor]] + queries->bitmaps[at]);
+        for (int64_t factor = queries->factors[box]; factor < queries->factors[box + 1]; factor++) {
+            int64_t attribute = queries->attributes[factor], at = queries->starts[factor];
+            int64_t blank = fold->attributes[attribute].cuts + 1, is_one = queries->starts[factor + 1] == at + 1;
+            *operand++ = (uint32_t)(bitmaps->first[attribute] + queries->bitmaps[at]);
+            *operand++ = (uint32_t)(bitmaps->first[attribute] + (is_one ? blank : queries->bitmaps[at + 1]));
+        }
     }
 }
 
@@ -503,7 +510,7 @@ int FOLD(const Fold *fold)
     const Layout *layout = &fold->layout;
     int64_t end = layout->starts[layout->first + layout->cells], cell = layout->first;
     if (enough)
-        make_plan(&fold->queries, &scratch.bitmaps, &scratch.plan);
+        make_plan(fold, &scratch.bitmaps, &scratch.plan);
     for (int64_t low = layout->starts[layout->first]; enough && low < end;) {
         Block block;
         find_block(layout, low, &cell, &block);

@@ -2,8 +2,6 @@
 
 #include "histograms.h"
 
-#include <stddef.h>
-
 static inline int64_t place_of(const Ranked *rows, int64_t row)
 {
     uint32_t rank = rows->table ? rows->table[rows->keys[row]] : rows->ranks[row];
