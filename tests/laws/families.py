@@ -64,6 +64,8 @@ class Families:
     max_event_time: Instant = BEGINNING
     stores_rows: bool = False
     """Whether panes store rows of small groups, where their queries scan by themselves."""
+    takes_portions: bool = False
+    """Whether results are taken some queries at a time, where the family makes them so."""
 
     def run(
         self, cuts: Sequence[Sequence[Sequence[StreamRow]]], tasks: Sequence[int], merges: Mapping[int, int]
@@ -158,12 +160,25 @@ class Families:
                 rows = {s: cohort.only(t, QueryRowCounts.of(t)) for s, t in sections.items()}  # noqa: B023
                 return {section: part for section, part in rows.items() if part.num_rows}
 
-            family = cohort.advance(
+            given = (
                 [own(_of(run, name, slots)) for run in self.runs],
                 [own(_of({s: gathered(t) for s, t in delta.items()}, name, slots)) for delta in deltas],
                 advance,
             )
-            self._collect(name, by_id, family.steps, family.state, new_sections)
+            stream = cohort.stream(*given) if self.takes_portions else None
+            if stream is None:
+                family = cohort.advance(*given)
+                self._collect(name, by_id, family.steps, family.state, new_sections)
+                continue
+            self._collect(name, by_id, {}, stream.state, new_sections)
+            taken = set[str]()
+            for portion in stream.portions():
+                assert not taken & portion.keys(), "each query's results are in one portion"
+                taken |= portion.keys()
+                self._collect(name, by_id, portion, {}, new_sections)
+            steps = stream.steps()
+            assert all(steps[id_].results is None for id_ in taken)
+            self._collect(name, by_id, steps, {}, new_sections)
 
     def _collect(
         self,

@@ -131,7 +131,7 @@ def check(queries: list[Registered], history: Any, data: st.DataObject) -> None:
     cut = [data.draw(streams.splits(epoch), "splits") for epoch in epochs(history.streams["s"])]
     tasks = data.draw(st.lists(st.integers(1, 3), min_size=count, max_size=count), "tasks")
     merges = data.draw(st.dictionaries(st.integers(0, count - 1), st.integers(1, 4), max_size=3), "merges")
-    driven = Families(queries, history, SCHEMAS)
+    driven = Families(queries, history, SCHEMAS, takes_portions=data.draw(st.booleans(), "takes portions"))
     driven.run(cut, tasks, merges)
     final = data.draw(st.booleans(), "final")
     if final:

@@ -108,7 +108,8 @@ def test_windows_of_many_lengths_answer_and_store_as_each_alone(data: st.DataObj
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window_closing, "_MOST_MIXED", most)
         patch.setattr(shared_panes, "_LEAST_GAIN", gain)
-        driven = Families(queries, history, SCHEMAS, stores_rows=stores_rows)
+        takes_portions = data.draw(st.booleans(), "takes portions")
+        driven = Families(queries, history, SCHEMAS, stores_rows=stores_rows, takes_portions=takes_portions)
         driven.run(cuts, tasks, merges)
         driven.merge_all()
         for asked in queries:

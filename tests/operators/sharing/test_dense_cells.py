@@ -150,11 +150,11 @@ def test_rows_wait_for_fewer_others_only_while_folds_are_added_up(monkeypatch: p
     operators = operators_of([SLIDES[0]] * 3, ("k",), CALLS[:1])
     scan = SharedPredicates.of(tuple(operators), {})  # type: ignore[arg-type]
     waits = []
-    for prefix in ("k", "k", "other", "other", "k"):
+    for prefix in ("k", "k", "other", "third", "third", "k"):
         scan.add(rows([{**row, "k": f"{prefix}{row['k']}"} for row in many(np.full(64, 9))]))
         scan._fold()
         waits.append(scan.enough)
-    assert waits[0] == waits[1] == waits[3] == waits[4] < waits[2]
+    assert waits[0] == waits[1] == waits[2] == waits[4] == waits[5] < waits[3]
 
 
 def many(values: np.ndarray) -> list[dict[str, Any]]:

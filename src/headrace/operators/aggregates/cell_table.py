@@ -373,11 +373,15 @@ def fresh_slots(keys: Sequence[pa.Array], count: int, routed_to: int | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class WindowCells:
-    """Non-empty (window, group) pairs: `windows[i]` and the group's key values, with their cells."""
+    """Non-empty (window, group) pairs: `windows[i]` and the group's key values, with their cells.
+
+    `is_whole`: each query with a pair here has all of its pairs here.
+    """
 
     windows: Ints
     keys: tuple[pa.Array, ...]
     answer: Answer
+    is_whole: bool = False
 
     @property
     def rows(self) -> int:

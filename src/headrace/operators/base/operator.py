@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.algebra.windows.context import Context
     from headrace.operators.base.group_codes import Ints
     from headrace.operators.families.cohort import Cohort
+    from headrace.operators.families.pane_queries import PaneStream
     from headrace.operators.joins.hot_keys.key_layouts import SplitKey
     from headrace.operators.joins.key_promises import KeyPromises
     from headrace.operators.joins.key_sample import KeySampleCounts
@@ -109,9 +110,6 @@ class EmittedCounts:
         return EmittedCounts(self.pairs + pairs, self.rows + rows)
 
 
-NOTHING_EMITTED: Final = EmittedCounts()
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """What `advance` returns: sections to append to the state, results, and measurements.
@@ -126,7 +124,7 @@ class Step:
     open_windows: int = 0
     revised_windows: Windows = ()
     """Windows that were emitted before and that `results` revises because of a late row."""
-    emitted_counts: EmittedCounts = NOTHING_EMITTED
+    emitted_counts: EmittedCounts = EmittedCounts()
     probe_counts: ProbeCounts = NO_PROBES
     key_sample: KeySampleCounts | None = None
     instants: tuple[Instant, Instant] | None = None
@@ -396,6 +394,12 @@ class BaseOperator(StateOwner):
         """`advance` of a cohort of its family, in one step; runs and deltas hold only rows of these queries."""
         step = self.advance(runs, deltas, advance)
         return FamilyStep(step.state, {self.id: step})
+
+    def stream_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> PaneStream | None:
+        """The same with results that are made when they are taken; None if it makes all of them at once."""
+        return None
 
     def owners(
         self, queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]

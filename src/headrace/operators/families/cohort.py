@@ -5,7 +5,7 @@ compaction of their rows in the family's state.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, StateOwner
 from headrace.operators.families.family import QueryRowCounts, numbers_in
 from headrace.operators.families.numbering import number_of
+
+if TYPE_CHECKING:
+    from headrace.operators.families.pane_queries import PaneStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,12 @@ class Cohort(StateOwner):
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> FamilyStep:
         """The family's new state sections, and each query's answer; runs and deltas hold only rows of these queries."""
         return self.queries[0].advance_family(self, runs, deltas, advance)
+
+    def stream(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> PaneStream | None:
+        """The same with results that are made when they are taken; None if the family makes all of them at once."""
+        return self.queries[0].stream_family(self, runs, deltas, advance)
 
     def before_merge(
         self, sections: Mapping[str, Sequence[pa.Table]], advance: Advance

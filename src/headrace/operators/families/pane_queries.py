@@ -4,7 +4,7 @@ one step, then finished and separated by query.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +30,7 @@ from headrace.operators.families.finishing import NUMBER, by_query_with_instants
 from headrace.operators.families.numbering import number_of
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.window_lengths import WindowLengths
-from headrace.operators.window_assembly.window_closing import Chunk, ClosedWindows, close
+from headrace.operators.window_assembly.window_closing import Chunk, close
 from headrace.time import Instant
 
 if TYPE_CHECKING:
@@ -76,34 +76,91 @@ def advance_panes(
     cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
 ) -> FamilyStep:
     """The step of a cohort of aggregates over panes."""
-    queries = over_panes(cohort.queries)
-    merged = together(queries)
-    closed = close(merged, runs, deltas, advance)
-    work, counts = _finished(queries, cohort.numbers, closed)
-    results = {
-        index: tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-        for index, tables in work.tables.items()
-    }
-    longest, steps, without_rows = merged.panes.back, dict[str, Step](), dict[int | None, Step]()
-    for index, query in enumerate(queries):
-        slides = query.panes.back
-        if index in results or index in work.rejected:
-            bad = tuple(work.rejected.get(index, ()))
-            open_windows = _open_windows(closed.open_windows, longest, slides)
-            steps[query.id] = Step(
-                {},
-                results.get(index),
-                bad,
-                open_windows,
-                instants=work.instants.get(index),
-                emitted_counts=counts,
-            )
-            continue
-        if slides not in without_rows:  # one for all of them: most epochs close no window
-            open_windows = _open_windows(closed.open_windows, longest, slides)
-            without_rows[slides] = Step({}, open_windows=open_windows, emitted_counts=counts)
-        steps[query.id] = without_rows[slides]
-    return FamilyStep(closed.state, steps)
+    stream = PaneStream(cohort, runs, deltas, advance)
+    return FamilyStep(stream.state, stream.steps())
+
+
+class PaneStream:
+    """The same as a stream: the new state at once, and results that are made when they are taken, some queries at a time.
+
+    The results of ten thousand queries are new memory, whose first touch takes as long as the windows.
+    """
+
+    def __init__(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> None:
+        self._queries, self._numbers = over_panes(cohort.queries), cohort.numbers
+        self._merged = together(self._queries)
+        self._closed = close(self._merged, runs, deltas, advance)
+        self._chunks, self._counts = iter(self._closed.chunks), EmittedCounts()
+        self._work = _Finishing(plans_of([query.finish for query in self._queries]))
+
+    @property
+    def state(self) -> Sections:
+        """Sections to append to the family's state."""
+        return self._closed.state
+
+    def portions(self) -> Iterator[dict[str, Step]]:
+        """Steps with all results of some queries, by operator id; other queries have theirs in `steps`."""
+        for chunk in self._chunks:
+            if not chunk.is_whole:
+                self._take(chunk, self._work)
+                continue
+            portion = _Finishing(self._work.plans)
+            self._take(chunk, portion)
+            for index, bad in portion.rejected.items():
+                self._work.rejected.setdefault(index, []).extend(bad)
+            yield {
+                self._queries[index].id: Step(results=rows, instants=portion.instants.get(index))
+                for index, rows in portion.results().items()
+            }
+
+    def steps(self) -> dict[str, Step]:
+        """The step of each query by operator id, with the results that were not taken; nothing can be taken afterwards."""
+        for chunk in self._chunks:
+            self._take(chunk, self._work)
+        work, counts, results = self._work, self._counts, self._work.results()
+        longest, of_longest = self._merged.panes.back, self._closed.open_windows
+        steps, without_rows = dict[str, Step](), dict[int | None, Step]()
+        for index, query in enumerate(self._queries):
+            slides = query.panes.back
+            if index in results or index in work.rejected:
+                bad = tuple(work.rejected.get(index, ()))
+                open_windows = _open_windows(of_longest, longest, slides)
+                steps[query.id] = Step(
+                    {},
+                    results.get(index),
+                    bad,
+                    open_windows,
+                    instants=work.instants.get(index),
+                    emitted_counts=counts,
+                )
+                continue
+            if slides not in without_rows:  # one for all of them: most epochs close no window
+                open_windows = _open_windows(of_longest, longest, slides)
+                without_rows[slides] = Step({}, open_windows=open_windows, emitted_counts=counts)
+            steps[query.id] = without_rows[slides]
+        return steps
+
+    def _take(self, chunk: Chunk, work: _Finishing) -> None:
+        """Finish the rows of a chunk, and separate them by query."""
+        self._counts, queries = self._counts.plus(len(chunk.windows), chunk.held), self._queries
+        if len(queries) == 1:  # all rows are its own, in order
+            table, bad = finish(queries[0].finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)
+            work.rejected.setdefault(0, []).extend(bad)
+            work.tables.setdefault(0, []).append(table)
+            return
+        indices = _indices(self._numbers, flat(chunk.columns[QUERY_NUMBER]).to_numpy())
+        if len(work.plans) == 1:  # its results are separated by query
+            if len(indices):
+                _finish_rows(work, work.plans[0][0], chunk, indices)
+            return
+        order = np.argsort(indices, kind="stable")
+        edges = np.searchsorted(indices[order], np.arange(len(queries) + 1))
+        for plan, sharers in work.plans:
+            rows = order if len(sharers) == len(queries) else _joined(order, edges, sharers)
+            if len(rows):
+                _finish_rows(work, plan, chunk.rows(rows), indices[rows])
 
 
 def _open_windows(of_longest: int, longest: int | None, slides: int | None) -> int:
@@ -114,38 +171,19 @@ def _open_windows(of_longest: int, longest: int | None, slides: int | None) -> i
 class _Finishing:
     """Collects result rows and rejects by query; queries with an equal finish are finished together."""
 
-    def __init__(self, queries: Sequence[PaneAggregate]) -> None:
-        self.plans = plans_of([query.finish for query in queries])
+    def __init__(self, plans: Sequence[tuple[Finish, list[int]]]) -> None:
+        self.plans = plans
         self.tables: dict[int, list[pa.Table]] = {}
         self.instants: dict[int, tuple[Instant, Instant] | None] = {}
         """The first and the last instant of rows of one table in order."""
         self.rejected: dict[int, list[Rejected]] = {}
 
-
-def _finished(
-    queries: Sequence[PaneAggregate], numbers: Ints, closed: ClosedWindows
-) -> tuple[_Finishing, EmittedCounts]:
-    """Result rows and rejects by the index of the query, and counts of the pairs and rows emitted."""
-    work, counts = _Finishing(queries), EmittedCounts()
-    for chunk in closed.chunks:
-        counts = counts.plus(len(chunk.windows), chunk.held)
-        if len(queries) == 1:  # all rows are its own, in order
-            table, bad = finish(queries[0].finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)
-            work.rejected.setdefault(0, []).extend(bad)
-            work.tables.setdefault(0, []).append(table)
-            continue
-        indices = _indices(numbers, flat(chunk.columns[QUERY_NUMBER]).to_numpy())
-        if len(work.plans) == 1:  # its results are separated by query
-            if len(indices):
-                _finish_rows(work, work.plans[0][0], chunk, indices)
-            continue
-        order = np.argsort(indices, kind="stable")
-        edges = np.searchsorted(indices[order], np.arange(len(queries) + 1))
-        for plan, sharers in work.plans:
-            rows = order if len(sharers) == len(queries) else _joined(order, edges, sharers)
-            if len(rows):
-                _finish_rows(work, plan, chunk.rows(rows), indices[rows])
-    return work, counts
+    def results(self) -> dict[int, pa.Table]:
+        """The result rows of each query."""
+        return {
+            index: tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+            for index, tables in self.tables.items()
+        }
 
 
 def _indices(numbers: Ints, of_rows: Ints) -> Ints:

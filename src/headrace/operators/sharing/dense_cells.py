@@ -166,14 +166,16 @@ class _Queries:
 
 
 def _portions(panes: Ints, queries: int) -> Iterator[tuple[int, int]]:
-    """The columns of some whole panes at a time, of about `_PORTION` cells: arrays of all would be new memory each, and its first
-    touch costs more than the work. `panes` are those of the columns, in order.
+    """Some columns at a time, of about `_PORTION` cells: those of some whole panes, or some of a pane. Arrays of all would be new memory
+    each, and its first touch costs more than the work. `panes` are those of the columns, in order.
     """
     ends = [*(np.flatnonzero(np.diff(panes)) + 1).tolist(), len(panes)]
-    low = 0
+    low, most = 0, max(1, _PORTION // queries)
     for high in ends:
-        if (high - low) * queries >= _PORTION or high == ends[-1]:
-            yield low, high
+        if high - low >= most or high == ends[-1]:
+            pieces = max(1, round((high - low) / most))
+            cuts = [low + (high - low) * piece // pieces for piece in range(pieces + 1)]
+            yield from pairwise(cuts)
             low = high
 
 
@@ -249,7 +251,7 @@ class DenseCells:
         )
 
     def _table(self, own: Ints, low: int, high: int, queries: _Queries, layout: Layout) -> pa.Table:
-        """The rows of the panes in columns [low, high)."""
+        """The rows of columns [low, high)."""
         query, entry = np.nonzero(self.counts[queries.slots, low:high])
         entry += low
         are_several = own[low] < own[high - 1]

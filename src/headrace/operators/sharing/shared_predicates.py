@@ -97,6 +97,8 @@ class SharedPredicates:
     few: bool = False
     """Whether the queries are so few that each folds small batches, and rows of nearly as many groups, by itself."""
     pays: bool = True
+    adds_up: bool = True
+    """Whether the cells of the last fold were added to those of one before, or it was the first."""
 
     @staticmethod
     def of(
@@ -161,7 +163,7 @@ class SharedPredicates:
         keys = values[: len(self.plan.layout.keys) - 1]
         arguments = dict(zip(self.plan.arguments, values[len(keys) :], strict=True))
         pane_indices, starts = common_panes(self.plan.combs, batch.times)
-        groups = group(keys, batch.rows)
+        groups, slot_of_group = _by_slot(group(keys, batch.rows))
         codes, count, pair_panes, owner, _ = by_block_and_group(pane_indices, groups)
         if self.few and _LEAST_GAIN * count > batch.rows:
             self._give_up(held)
@@ -170,7 +172,6 @@ class SharedPredicates:
             self.plan.index, batch.columns, self.plan.layout.partial_columns, arguments, codes, count
         )
         self._note(batch, folded.failed)
-        slot_of_group = fresh_slots(groups.keys, groups.count, None)
         self._keep(folded, Pairs(starts[pair_panes], owner, groups.keys, slot_of_group))
 
     def _keep(self, folded: Folded, pairs: Pairs) -> None:
@@ -180,13 +181,14 @@ class SharedPredicates:
             self.folds.append(SparseFold(folded.cells, pairs))
             self.enough = max(_LEAST_AT_ONCE, _ROWS_A_CELL * folded.rows)
             return
+        expected, self.adds_up = self.adds_up, True
         if any(fold_.add(pairs, folded.parts) for fold_ in reversed(self.folds[-_LATEST:])):
             self.enough = max(_LEAST_AT_ONCE, _ROWS_A_PAIR * len(pairs.starts))
             return
-        is_first = not self.folds
+        self.adds_up = not self.folds
         self.folds.append(DenseFold.of(layout, pairs, slots))
         self.folds[-1].add(pairs, folded.parts)
-        rows = _ROWS_A_PAIR * len(pairs.starts) if is_first else _ROWS_A_CELL * folded.rows
+        rows = _ROWS_A_PAIR * len(pairs.starts) if expected else _ROWS_A_CELL * folded.rows
         self.enough = max(_LEAST_AT_ONCE, rows)
 
     def _note(self, batch: Batch, failed: Mapping[int, Failed]) -> None:
@@ -281,6 +283,19 @@ class SharedPredicates:
         return merge_gathered(
             layout, Gathered(blocks, at_rest, Groups(codes, len(live), keys), select(cells.answer, rows))
         )
+
+
+def _by_slot(groups: Groups) -> tuple[Groups, np.ndarray]:
+    """Groups in the order of their slots at rest, in which those of one state task are together; and the slots."""
+    slots = fresh_slots(groups.keys, groups.count, None)
+    if (slots[1:] >= slots[:-1]).all():
+        return groups, slots
+    groups = groups.dense()
+    order = np.argsort(slots, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    keys = tuple(key.take(pa.array(order)) for key in groups.keys)
+    return Groups(rank.take(groups.codes), groups.count, keys), slots[order]
 
 
 def _row_counts(layout: Layout, cells: Gathered) -> Ints:

@@ -190,6 +190,12 @@ class PaneAggregate(FamilyOperator):
         """Close the windows of all queries in one step."""
         return pane_queries.advance_panes(cohort, runs, deltas, advance)
 
+    def stream_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> pane_queries.PaneStream:
+        """Close the windows of some queries at a time."""
+        return pane_queries.PaneStream(cohort, runs, deltas, advance)
+
     @property
     def store(self) -> PaneStore:
         """The store of its closed panes."""

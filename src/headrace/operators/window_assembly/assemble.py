@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -93,7 +94,7 @@ def windows(
         else:
             cells = _chunk(layout, panes, closed_panes.blocks, chunk, top, by_query)
         if cells is not None:
-            yield from cells
+            yield from (replace(one, is_whole=len(chunk) == len(due)) for one in cells)
             start = chunk.stop
         else:
             start = _skip(panes, sealed, chunk.stop)

@@ -5,6 +5,7 @@ count. Also a manifest without dropped streams, and the files to make durable be
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,11 +15,12 @@ from headrace.observation import OperatorObservation
 from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, retained
 from headrace.runtime.backfill.initial_progress import beyond
-from headrace.runtime.epoch.observe import added, scans_of
+from headrace.runtime.epoch.observe import operators_by_task, scans_of
 from headrace.runtime.epoch.task_orders import progress_before
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.operator_observations import OperatorObservations, added
 from headrace.runtime.messages.result_entry import with_file
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import (
@@ -86,13 +88,7 @@ def next_manifest(
         _append(lists, before, f"archive:{name}", [entry.as_json()], files)
     results = [with_file(file.as_entry(done.epoch), files.write) for file in result_files(receipts)]
     facts = _counted(before.facts, seen, receipts)
-    with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
-    observed_by_task = [task.operators for task in scans] + [task.operators for task in receipts]
-    by_task = [
-        {name: observed[name] for name in with_groups & observed.keys()}
-        for observed in (observed_by_task if with_groups else [])
-    ]
-    facts = with_row_layout_states(facts, plan, added(by_task))
+    facts = with_row_layout_states(facts, plan, _with_groups(scans, receipts))
     if results:
         facts = with_classes(facts, "results", before.lists.get("results", RadixList()), results)
         _append(lists, before, "results", results, files)
@@ -115,15 +111,28 @@ def next_manifest(
     return with_repairs(before, after, plan, work, entries, least, files.read)
 
 
-def _limited_joins(before: Manifest, receipts: Sequence[StateReceipt]) -> dict[str, OperatorObservation]:
+def _with_groups(
+    scans: Sequence[ScanReceipt], receipts: Sequence[StateReceipt]
+) -> Mapping[str, OperatorObservation]:
+    """What was measured of operators of which scan tasks counted groups."""
+    names = {name for observed in operators_by_task(scans, ()) for name in observed.having("groups")}
+    return _added(names, operators_by_task(scans, receipts))
+
+
+def _limited_joins(before: Manifest, receipts: Sequence[StateReceipt]) -> Mapping[str, OperatorObservation]:
     """What state tasks measured of joins with a limit of rows, or that have left keys out."""
-    names = {name for receipt in receipts for name, seen in receipt.operators.items() if seen.joinable}
-    names |= before.facts.get(KEY_SAMPLES, {}).keys()
-    return added(
-        [{name: receipt.operators[name] for name in names & receipt.operators.keys()} for receipt in receipts]
-        if names
-        else []
-    )
+    by_task = operators_by_task((), receipts)
+    names = {name for observed in by_task for name in observed.having("joinable")}
+    return _added(names | before.facts.get(KEY_SAMPLES, {}).keys(), by_task)
+
+
+def _added(
+    names: AbstractSet[str], by_task: Sequence[OperatorObservations]
+) -> Mapping[str, OperatorObservation]:
+    """The measurements of some operators."""
+    if not names:
+        return {}
+    return added([{name: observed[name] for name in names & observed.keys()} for observed in by_task])
 
 
 def result_files(receipts: Sequence[StateReceipt]) -> list[ResultsFile]:

@@ -4,12 +4,12 @@ receipts of its tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
-from headrace.observation import EpochObservation, OperatorObservation, StreamObservation, WorkObservation
+from headrace.observation import EpochObservation, StreamObservation, WorkObservation
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.operator_observations import OperatorObservations, added
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.adaptive.filter_orders import observed_filters
@@ -25,6 +25,14 @@ from headrace.time import BEGINNING, Instant
 def scans_of(receipts: Sequence[StateReceipt]) -> tuple[ScanReceipt, ...]:
     """The scan tasks' receipts, which are in the first state task's of each round."""
     return tuple(scan for receipt in receipts if receipt.task == 0 for scan in receipt.scans)
+
+
+def operators_by_task(
+    scans: Sequence[ScanReceipt], receipts: Sequence[StateReceipt]
+) -> list[OperatorObservations]:
+    """The measurements of operators in each task."""
+    by_task = [*(scan.operators for scan in scans), *(receipt.operators for receipt in receipts)]
+    return [OperatorObservations.of(operators) for operators in by_task]
 
 
 def observe(
@@ -55,8 +63,8 @@ def observe(
             name: _stream_seen(after, name, seen.get(name, StreamReceipt()), now)
             for name in {**after.streams.moving, **seen}
         },
-        operators=added([*(scan.operators for scan in scans), *(receipt.operators for receipt in receipts)]),
-        work=added([*(scan.work for scan in scans), *(receipt.work for receipt in receipts)]),
+        operators=added(operators_by_task(scans, receipts)),
+        work=_work([*(scan.work for scan in scans), *(receipt.work for receipt in receipts)]),
         state_bytes=sum(run.bytes for run in after.state),
         state_runs=len(after.state),
         filters=observed_filters(scans),
@@ -88,12 +96,9 @@ def _stream_seen(after: Manifest, name: str, seen: StreamReceipt, now: Instant) 
     )
 
 
-_Seen = TypeVar("_Seen", OperatorObservation, WorkObservation)
-
-
-def added(parts: Sequence[Mapping[str, _Seen]]) -> dict[str, _Seen]:
-    """The measurements of all tasks, added by name."""
-    sums: dict[str, _Seen] = {}
+def _work(parts: Iterable[Mapping[str, WorkObservation]]) -> dict[str, WorkObservation]:
+    """The work of all tasks, added by name."""
+    sums: dict[str, WorkObservation] = {}
     for part in parts:
         for name, seen in part.items():
             total = sums.get(name)

@@ -1,14 +1,12 @@
-"""Control of Python's garbage collector: disabled in a block that makes thousands of values without cycles; the imported
-modules of a worker, and what lives long in a serving process, excluded from it (`gc.freeze`).
+"""Control of Python's garbage collector: disabled in a block that makes thousands of values without cycles; what lives long in a
+worker or in a serving process excluded from it (`gc.freeze`).
 """
 
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, Final
 
 from headrace.dataclass import dataclass
@@ -64,27 +62,10 @@ def registering(many: bool) -> Iterator[None]:
                 gc.unfreeze()
 
 
-def freeze_modules() -> None:
-    """Exclude the modules of a worker from collection, once and again after it has imported more.
-
-    PySpark has its worker collect cycles after every task. Traversing the modules of PySpark, Arrow, pandas and Headrace took
-    60 ms, in which the next task waited: longer than the rest of a small epoch. Called as a task begins, when the cycles of the
-    previous task have just been collected, so that none is retained.
-    """
-    _frozen(len(sys.modules))
-
-
-@lru_cache(maxsize=1)
-def _frozen(modules: int) -> int:
-    """Freeze once for a number of modules."""
-    gc.freeze()
-    return modules
-
-
 @dataclass(slots=True)
 class Survivors:
     """Values that have survived a full collection, which further ones leave out: the catalog, the plan and the modules of a process
-    that serves for long.
+    that stays.
 
     A full collection stops all threads. With ten thousand queries it took 0.3 to 0.7 s, ten times while these were registered. Cycles
     among excluded values are found when there are `_GROWTH` times as many as after the last traversal of all.
@@ -119,3 +100,14 @@ def exclude_survivors() -> Survivors:
     gc.set_threshold(*_OFTEN)
     gc.collect()
     return survivors
+
+
+def exclude_survivors_of_tasks() -> None:
+    """Exclude from collection what a worker has loaded; called as a task begins, when the cycles of the one before have been collected.
+
+    PySpark has its worker collect all cycles after every task. Traversing its modules and ours took 60 ms, and the plan of ten thousand
+    queries as much again, in which the next task waited.
+    """
+    if not any(isinstance(callback, Survivors) for callback in gc.callbacks):
+        gc.callbacks.append(Survivors())
+        gc.freeze()

@@ -8,6 +8,7 @@ functions, which takes half of the time of their import. numpy gets no help text
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
-from headrace.runtime.home.gc_control import collector_disabled, freeze_modules
+from headrace.runtime.home.gc_control import collector_disabled
 
 _HELP: Final = {
     "pyarrow.vendored.docscrape": {"NumpyDocString": lambda _: {"Parameters": ()}},
@@ -35,7 +36,7 @@ def importing() -> Iterator[None]:
         os.environ.setdefault(_ONE_THREAD, "1")
     with collector_disabled(True), _no_help_texts():
         yield
-        freeze_modules()
+        gc.freeze()
 
 
 def matrices_have_one_thread() -> bool:

@@ -37,12 +37,14 @@ KEPT_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
     "MALLOC_ARENA_MAX": "1",  # threads that read and encode use the pages of the batch before, too
     "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "NUMPY_MADVISE_HUGEPAGE": "0",
 }
 """A batch's arrays are a few MB, which the C library would return, and fault in again page by page, at every step.
 
 It keeps them, and Arrow takes its memory from there too: windows of a cold worker then take a third of the time. Not in
-huge pages, which the kernel makes room for and clears while a worker waits: 20 M rows take 1.3 times as long with them,
-and a join of two streams of 2 M rows 1.6 times.
+huge pages, for which numpy would ask by itself: the kernel makes room for them and clears them while a worker waits, and a
+virtual machine gives them back once they are free. 20 M rows take 1.3 times as long with them, a join of two streams of 2 M
+rows 1.6 times.
 """
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 

@@ -8,6 +8,7 @@ is the daemon itself. Only modules are loaded before a fork: no thread is starte
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -59,13 +60,12 @@ def _import_pipeline() -> None:
 
     for put_off in PUT_OFF:
         import_module(put_off)
-    from headrace.runtime.home.gc_control import freeze_modules  # noqa: PLC0415
     from headrace.runtime.plan.plan_classes import codec  # noqa: PLC0415
 
     for name in codec().names:  # else with the first plan that has such an operator
         codec().class_of(name)
 
-    freeze_modules()
+    gc.freeze()
 
 
 def _nurse(path: str) -> None:

@@ -97,6 +97,8 @@ class _Running:
         if self.task.failures:
             return self.unwritten()
         receipt = self.task.write()
+        if self.task.failures:
+            return self.unwritten()
         seconds = {"state": self._seconds, "write": time.perf_counter() - started}
         return replace(receipt, seconds=seconds)
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError
-from headrace.runtime.home.gc_control import freeze_modules
+from headrace.runtime.home.gc_control import exclude_survivors_of_tasks
 from headrace.runtime.messages.exchange_blob import ScanBlob
 from headrace.runtime.messages.exchange_files import received, sent
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
@@ -37,7 +37,7 @@ class Failure:
 
 def scan(message: ScanMessage, writes: FileWrites = AT_ONCE) -> Iterator[tuple[int, Blob]]:
     """The blobs of a scan task by state task, or its error as the blob of each."""
-    freeze_modules()
+    exclude_survivors_of_tasks()
     try:
         yield from scan_blobs(message, writes)
     except HeadraceError as error:
@@ -64,7 +64,7 @@ def advanced(
     message: StateMessage, blobs: Sequence[Blob], writes: FileWrites = AT_ONCE
 ) -> Finished | Failure:
     """One state task with its receipt; or its error, or that of a scan task."""
-    freeze_modules()
+    exclude_survivors_of_tasks()
     for blob in blobs:
         if isinstance(blob, bytes) and blob.startswith(_FAILED):
             return Failure(pickle.loads(blob[len(_FAILED) :]))

@@ -22,7 +22,7 @@ from headrace.connectors.records.ingest_record import ALL, PUNCTUATION
 from headrace.dataclass import dataclass
 from headrace.observation import OperatorObservation
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import ints
+from headrace.operators.base.group_codes import SLOTS, ints
 from headrace.operators.base.operator import SLOT, Operator
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.scan_output import ScanOutput, gathered
@@ -68,6 +68,8 @@ from headrace.time import BEGINNING
 
 MOST_BYTES: Final = (1 << 31) - 1
 """The size limit of one state's delta, as of a blob of the exchange and of a column of text."""
+_LARGE_CHUNKS: Final = 1 << 16
+"""Rows of the chunks of a delta on average, from which it is divided chunk by chunk."""
 _MANY_ROWS: Final = 1 << 13
 """Deltas of fewer rows are not measured."""
 
@@ -351,7 +353,7 @@ class _ScanTask:
                 self._results.receipts,
                 {name: stream.receipt(written[name]) for name, stream in streams.items()},
             ),
-            operators=OperatorObservations(observations),
+            operators=OperatorObservations.of(observations),
             work=self._results.work
             | {name: seen for stream in streams.values() for name, seen in stream.work().items()}
             | {f"fold {scanner.representative}": scanner.seen() for scanner in of_unions},
@@ -460,8 +462,28 @@ def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.T
     if len(owners) == 1:
         yield 0, table
         return
-    slots = ints(table, SLOT)
-    owner = np.searchsorted(np.asarray(owners), slots, side="right") - 1
-    for task in np.flatnonzero(np.bincount(owner, minlength=len(owners))).tolist():
-        is_owned = owner == task
-        yield task, table if is_owned.all() else filtered(table, pa.array(is_owned))
+    owner_of_slot = np.searchsorted(np.asarray(owners), np.arange(SLOTS), side="right") - 1
+    shares: dict[int, list[pa.Table]] = {}
+    for part in _parts(table):
+        slots = ints(part, SLOT)
+        low, high = owner_of_slot[slots.min()], owner_of_slot[slots.max()]
+        if low == high:
+            shares.setdefault(int(low), []).append(part)
+            continue
+        owner = owner_of_slot[slots]
+        for task in np.flatnonzero(np.bincount(owner, minlength=len(owners))).tolist():
+            shares.setdefault(task, []).append(filtered(part, pa.array(owner == task)))
+    for task, parts in sorted(shares.items()):
+        yield task, parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    """A table of large chunks by chunk, as each may be of one task; nothing of an empty one."""
+    if not table.num_rows:
+        return
+    if table.num_rows < _LARGE_CHUNKS * table.column(SLOT).num_chunks:
+        yield table
+        return
+    for batch in table.to_batches():
+        if batch.num_rows:
+            yield pa.Table.from_batches([batch])

@@ -4,7 +4,8 @@ with the facts of its queries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import partial
 from typing import Final, NamedTuple
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
-from headrace.operators.base.operator import AT
+from headrace.operators.base.operator import AT, Operator, Step
 from headrace.runtime.home import file_names
 from headrace.runtime.home.run_cache import keep_results
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -48,7 +49,9 @@ class ResultRuns:
 
     def run_of(self, query: str) -> ResultRun:
         """The run that a query's results go to."""
-        retention = self._retention(query)
+        return self._run(self._retention(query))
+
+    def _run(self, retention: str) -> ResultRun:
         if retention not in self.runs:
             name = file_names.results_run(self.message.epoch, self.message.task)
             self.runs[retention] = ResultRun(name, next(self.numbers))
@@ -60,16 +63,21 @@ class ResultRuns:
         results: Mapping[str, pa.Table],
         instants: Mapping[str, tuple[Instant, Instant]],
         writes: FileWrites,
+        streams: Mapping[str, Iterable[Mapping[str, Step]]],
     ) -> tuple[ResultsFile, ...]:
         """Write the results by query; a small run stays in memory, and goes to the driver with its receipt: it is read at once.
 
-        `instants` are the first and the last one of results, where they are known.
+        `instants` are the first and the last one of results, where they are known. `streams` are results by retention that are made as they are
+        written, and may add to `results`.
         """
-        by_retention: dict[str, dict[str, pa.Table]] = {}
-        for query, table in results.items():
-            by_retention.setdefault(self._retention(query), {})[query] = table
-        files = []
-        for retention, tables in by_retention.items():
+        files = [
+            file
+            for retention, portions in streams.items()
+            for file in self._write_stream(store, retention, portions, results, instants)
+        ]
+        for retention, tables in self._by_retention(results).items():
+            if retention in streams:
+                continue
             name, number = self.run_of(next(iter(tables)))
             content = b""
             if keep_results(store, name, tables):
@@ -80,6 +88,44 @@ class ResultRuns:
             facts = {query: _facts(table, instants.get(query)) for query, table in tables.items()}
             files.append(ResultsFile(name, retention, facts, number, content))
         return tuple(files)
+
+    def retention_of_all(self, queries: Iterable[Operator]) -> str | None:
+        """The retention of queries' results, None if they have several."""
+        retentions = {self._retention(query.id) for query in queries}
+        return retentions.pop() if len(retentions) == 1 else None
+
+    def _write_stream(
+        self,
+        store: Store,
+        retention: str,
+        portions: Iterable[Mapping[str, Step]],
+        results: Mapping[str, pa.Table],
+        instants: Mapping[str, tuple[Instant, Instant]],
+    ) -> Iterator[ResultsFile]:
+        """Write results of one retention as they are made, and then those that others have made; no file if there are none."""
+        facts: dict[str, Facts] = {}
+
+        def taken() -> Iterator[dict[str, pa.Table]]:
+            for portion in portions:
+                tables = {query: step.results for query, step in portion.items() if step.results is not None}
+                facts.update({query: _facts(rows, portion[query].instants) for query, rows in tables.items()})
+                yield tables
+            tables = self._by_retention(results).get(retention, {})
+            facts.update({query: _facts(rows, instants.get(query)) for query, rows in tables.items()})
+            yield from _portions(tables)
+
+        made = taken()
+        first = next(filter(None, made), None)
+        if first is not None:
+            name, number = self._run(retention)
+            store.write_once(name, streamed(itertools.chain((first,), made), piece=PIECE), durable=False)
+            yield ResultsFile(name, retention, facts, number)
+
+    def _by_retention(self, results: Mapping[str, pa.Table]) -> dict[str, dict[str, pa.Table]]:
+        by_retention: dict[str, dict[str, pa.Table]] = {}
+        for query, table in results.items():
+            by_retention.setdefault(self._retention(query), {})[query] = table
+        return by_retention
 
     def _retention(self, query: str) -> str:
         retention = self.plan.retention_of(query)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.operator import Advance, Operator, Sections, Step
+from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import Cohort, cohort_of, cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
@@ -33,7 +33,7 @@ from headrace.runtime.home import file_names
 from headrace.runtime.home.reject_files import encode_query_rejects
 from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, keep_state_run
 from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state
-from headrace.runtime.messages.operator_observations import OperatorObservations
+from headrace.runtime.messages.operator_observations import OperatorObservations, of_step
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import (
     RejectsFile,
@@ -53,6 +53,7 @@ from headrace.runtime.tasks.file_writes import AT_ONCE, FileWrites
 from headrace.runtime.tasks.state.agenda import agenda_for, leave, visits
 from headrace.runtime.tasks.state.emission_limits import emission_limits, is_long
 from headrace.runtime.tasks.state.result_runs import ResultRuns
+from headrace.runtime.tasks.state.result_streams import NONE_TAKEN, ResultStream
 from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
 
 _MOST_AHEAD = 1 << 25
 """Bytes of runs that are merged between epochs: what is merged stays in memory until the next one."""
+_STREAMED_FROM = 1 << 16
+"""Rows of a family's deltas from which its results are not in memory together."""
 _LARGE = 1 << 21
 """Bytes of state that are not in memory a second time while they are written."""
 
@@ -116,6 +119,8 @@ class StateTask:
         self._written: list[RunRef] = []
         self._advanced: list[tuple[str, Cohort]] = []
         self.result_runs = ResultRuns(message, self.plan, itertools.count() if numbers is None else numbers)
+        self._result_streams: dict[str, list[ResultStream]] = {}
+        """By retention, the results that are made as they are written."""
         self._agenda = agenda_for(self._index, message, self._runs) if cached else None
         memories = None if self._agenda is None else self._agenda.memories
         self._caching = Caching(message.join_caches, memories, measures=True)
@@ -209,17 +214,44 @@ class StateTask:
             for delta in self._deltas.get(name, ()):
                 counts = {section: QueryRowCounts.of(table) for section, table in delta.items()}
                 deltas.append(rows_of_cohort(delta, counts, cohort)[0])
-            family_step = cohort.advance(runs, deltas, advance)
+            arrived = sum(table.num_rows for delta in deltas for table in delta.values())
+            retention = self._retention_of_stream(cohort, arrived)
+            stream = None if retention is None else cohort.stream(runs, deltas, advance)
+            step = cohort.advance(runs, deltas, advance) if stream is None else FamilyStep(stream.state, {})
             self._advanced.append((name, cohort))
-            self._schedule(cohort.queries, [*runs, family_step.state], advance)
-            for section, table in family_step.state.items():
+            self._schedule(cohort.queries, [*runs, step.state], advance)
+            for section, table in step.state.items():
                 new_sections.setdefault(section, []).append(table)
                 rows += QueryRowCounts.of(table).among(cohort.numbers)
-            self._ledger[name].rows_in += sum(table.num_rows for delta in deltas for table in delta.values())
-            self._ledger[name].rows_out += self._collect_all(cohort, family_step.steps, rows.tolist())
+            self._ledger[name].rows_in += arrived
+            if stream is None or retention is None:
+                self._ledger[name].rows_out += self._collect_all(cohort, step.steps, rows.tolist())
+            else:
+                result_stream = ResultStream(name, cohort, stream, rows.tolist())
+                self._result_streams.setdefault(retention, []).append(result_stream)
         for section, tables in new_sections.items():
             key = f"{name}/{section}"
             self._state[key] = gathered([self._state[key], *tables] if key in self._state else tables)
+
+    def _retention_of_stream(self, cohort: Cohort, rows: int) -> str | None:
+        """The retention of results that are made as they are written: those of many cells, for one file, that no level reads."""
+        upper = self._message.upper
+        if rows < _STREAMED_FROM or self._agenda is None or (upper is not None and upper.count):
+            return None
+        return self.result_runs.retention_of_all(cohort.queries)
+
+    def _streamed(self, streams: Sequence[ResultStream]) -> Iterator[dict[str, Step]]:
+        """The results of cohorts as they are made; those that a cohort makes at once are collected at its end."""
+        for stream in streams:
+            try:
+                yield from stream.portions(self._ledger)
+                with self._ledger.timed(stream.name):
+                    steps, taken = stream.stream.steps(), stream.taken
+                    rows = self._collect_all(stream.cohort, steps, stream.state_rows, taken)
+                self._ledger[stream.name].rows_out += rows + taken.total()
+                self.order_results()
+            except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
+                self._fail(stream.cohort.queries, failure)
 
     def _cohorts(self, name: str, queries: Sequence[Operator]) -> Sequence[tuple[Cohort, Advance]]:
         """The queries of a state with the same advance together: in most epochs all of them."""
@@ -264,21 +296,30 @@ class StateTask:
             return operator.advance(runs, deltas, self.round.advance(operator))
         return operator.advance_groups(runs, deltas, self.round.advance(operator), groups)
 
-    def _collect_all(self, cohort: Cohort, steps: Mapping[str, Step], state_rows: Sequence[int]) -> int:
-        """Collect the steps of a cohort; returns the number of result rows. Queries with the same step have one measurement."""
-        results, quiet = 0, dict[tuple[int, int], OperatorObservation]()
+    def _collect_all(
+        self,
+        cohort: Cohort,
+        steps: Mapping[str, Step],
+        state_rows: Sequence[int],
+        taken: Mapping[str, int] = NONE_TAKEN,
+    ) -> int:
+        """Collect the steps of a cohort, of whose results some were taken; returns the number of result rows of the steps.
+
+        Queries with the same step have one measurement.
+        """
+        results, quiet = 0, dict[tuple[int, int, int], OperatorObservation]()
         for query, rows in zip(cohort.queries, state_rows, strict=True):
-            step = steps[query.id]
+            step, taken_rows = steps[query.id], taken.get(query.id, 0)
             if step.results is not None or step.rejected or query.id in self._seen:
-                results += self._collect(query.id, step, rows)
+                results += self._collect(query.id, step, rows, taken_rows)
                 continue
-            key = id(step), rows
+            key = id(step), rows, taken_rows
             if key not in quiet:
-                quiet[key] = _observed(step, rows)
+                quiet[key] = of_step(step, rows, taken_rows)
             self._seen[query.id] = quiet[key]
         return results
 
-    def _collect(self, operator: str, step: Step, state_rows: int) -> int:
+    def _collect(self, operator: str, step: Step, state_rows: int, taken: int = 0) -> int:
         """Collect an operator's results and measurements; returns the number of result rows."""
         results = 0 if step.results is None else step.results.num_rows
         if results:
@@ -293,7 +334,7 @@ class StateTask:
             self._unordered[operator] = None
         if step.rejected:
             self.rejected.setdefault(operator, []).extend(step.rejected)
-        seen = _observed(step, state_rows)
+        seen = of_step(step, state_rows, taken)
         self._seen[operator] = self._seen[operator].plus(seen) if operator in self._seen else seen
         return results
 
@@ -345,8 +386,11 @@ class StateTask:
         return ahead
 
     def write(self) -> StateReceipt:
-        """Write state, results and rejects; the receipt names them."""
+        """Write results, state and rejects; the receipt names them. What operators that fail meanwhile have written does not count."""
         message = self._message
+        streams = {retention: self._streamed(of) for retention, of in self._result_streams.items()}
+        with registered(callable_by_name(self.plan.functions)):
+            results = self.result_runs.write(self._store, self.results, self._instants, self._writes, streams)
         self._written = [*self._write_merged(), *self._write_state()]
         rejects = {}
         for operator, rejected in self.rejected.items():
@@ -357,10 +401,10 @@ class StateTask:
             task=message.task,
             runs=tuple(self._written),
             replaced=self._all_replaced,
-            results=self.result_runs.write(self._store, self.results, self._instants, self._writes),
+            results=results,
             rejects=rejects,
             scans=tuple(self._scans) if message.task == 0 else (),
-            operators=OperatorObservations(self._seen),
+            operators=OperatorObservations.of(self._seen),
             work=self._work(),
             punctuation={name: progress.punctuation for name, progress in self.round.now.streams.items()},
             due=self._next_due(),
@@ -443,16 +487,6 @@ class StateTask:
         """A run, cut to the task's slots."""
         message = self._message
         return open_task_run(self._store, ref, message.low, message.high, message.plan, self.plan.operators)
-
-
-def _observed(step: Step, state_rows: int) -> OperatorObservation:
-    """What was measured of a step; nothing was scanned here."""
-    results = 0 if step.results is None else step.results.num_rows
-    rejected = sum(rows.rows for rows in step.rejected) if step.rejected else 0
-    counted = (state_rows, results, rejected, step.open_windows)
-    emitted, probed = step.emitted_counts, step.probe_counts
-    counts = (0, 0, emitted.pairs, emitted.rows, probed.probes, probed.candidates)
-    return OperatorObservation(0, 0, 0, *counted, *counts, *(step.key_sample or ()))
 
 
 def _own(operator: Operator, run: TaskRun) -> Sections:
