@@ -163,7 +163,10 @@ class SharedPredicates:
         keys = values[: len(self.plan.layout.keys) - 1]
         arguments = dict(zip(self.plan.arguments, values[len(keys) :], strict=True))
         pane_indices, starts = common_panes(self.plan.combs, batch.times)
-        groups, slot_of_group = _by_slot(group(keys, batch.rows))
+        groups = group(keys, batch.rows)
+        slot_of_group = fresh_slots(groups.keys, groups.count, None)
+        if batch.rows >= _LEAST_AT_ONCE:
+            groups, slot_of_group = _by_slot(groups, slot_of_group)
         codes, count, pair_panes, owner, _ = by_block_and_group(pane_indices, groups)
         if self.few and _LEAST_GAIN * count > batch.rows:
             self._give_up(held)
@@ -285,9 +288,8 @@ class SharedPredicates:
         )
 
 
-def _by_slot(groups: Groups) -> tuple[Groups, np.ndarray]:
+def _by_slot(groups: Groups, slots: np.ndarray) -> tuple[Groups, np.ndarray]:
     """Groups in the order of their slots at rest, in which those of one state task are together; and the slots."""
-    slots = fresh_slots(groups.keys, groups.count, None)
     if (slots[1:] >= slots[:-1]).all():
         return groups, slots
     groups = groups.dense()

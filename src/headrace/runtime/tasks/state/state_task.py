@@ -244,10 +244,11 @@ class StateTask:
         """The results of cohorts as they are made; those that a cohort makes at once are collected at its end."""
         for stream in streams:
             try:
-                yield from stream.portions(self._ledger)
-                with self._ledger.timed(stream.name):
-                    steps, taken = stream.stream.steps(), stream.taken
-                    rows = self._collect_all(stream.cohort, steps, stream.state_rows, taken)
+                with registered(callable_by_name(self.plan.functions)):
+                    yield from stream.portions(self._ledger)
+                    with self._ledger.timed(stream.name):
+                        steps, taken = stream.stream.steps(), stream.taken
+                        rows = self._collect_all(stream.cohort, steps, stream.state_rows, taken)
                 self._ledger[stream.name].rows_out += rows + taken.total()
                 self.order_results()
             except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
@@ -389,8 +390,7 @@ class StateTask:
         """Write results, state and rejects; the receipt names them. What operators that fail meanwhile have written does not count."""
         message = self._message
         streams = {retention: self._streamed(of) for retention, of in self._result_streams.items()}
-        with registered(callable_by_name(self.plan.functions)):
-            results = self.result_runs.write(self._store, self.results, self._instants, self._writes, streams)
+        results = self.result_runs.write(self._store, self.results, self._instants, self._writes, streams)
         self._written = [*self._write_merged(), *self._write_state()]
         rejects = {}
         for operator, rejected in self.rejected.items():
