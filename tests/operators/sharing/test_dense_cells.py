@@ -61,9 +61,9 @@ def uses(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether dense arrays were used by each finish of several folds."""
     seen, original = list[bool](), DenseCells.of
 
-    def of(*arguments: Any) -> DenseCells | None:
+    def of(*arguments: Any) -> list[DenseCells]:
         dense = original(*arguments)
-        seen.append(dense is not None)
+        seen.append(bool(dense))
         return dense
 
     monkeypatch.setattr(DenseCells, "of", staticmethod(of))
@@ -92,7 +92,7 @@ def test_added_up_or_merged(
                 patch.setattr(dense_cells, name, value)
             patch.setattr(query_cells, "MOST_EMPTY", 1 << 20)
             if merges:
-                patch.setattr(DenseCells, "of", staticmethod(lambda *_: None))
+                patch.setattr(DenseCells, "of", staticmethod(lambda *_: []))
             outputs.append(harvested(operators, batches))
     assert all(cells(output) == cells(outputs[0]) for output in outputs)
     assert all(counted(output) == counted(outputs[0]) for output in outputs)
@@ -102,7 +102,7 @@ def test_folds_of_the_same_panes_and_groups_are_one(monkeypatch: pytest.MonkeyPa
     kept = list[int]()
     original = DenseCells.of
 
-    def of(layout: Any, folds: Any, slots: int) -> DenseCells | None:
+    def of(layout: Any, folds: Any, slots: int) -> list[DenseCells]:
         kept.append(len(folds))
         return original(layout, folds, slots)
 
@@ -138,8 +138,7 @@ def test_numbers_of_other_pairs_are_found_in_any_order_and_one_fold_is_not_copie
     (operator,) = operators_of([SLIDES[0]], ("k",), CALLS[:1])
     layout = operator.layouts[0]  # type: ignore[attr-defined]
     fold = DenseFold.of(layout, held, 3)
-    whole = DenseCells.of(layout, [fold], 3)
-    assert whole is not None
+    (whole,) = DenseCells.of(layout, [fold], 3)
     assert whole.cells is fold.cells
 
 

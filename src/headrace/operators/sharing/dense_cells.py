@@ -23,6 +23,8 @@ from headrace.operators.partials.partial import Cells
 from headrace.operators.shared_aggregation.query_cells import MOST_EMPTY, DensePart, Part, QueryCells
 
 _PORTION: Final = 1 << 18
+_SMALL: Final = 1 << 18
+"""The most cells of a dense array for a fold of few of them."""
 _LEAST: Final = 1 << 12
 """The cells of a fold of a small batch stay as they are: it has no other to be added to."""
 
@@ -77,8 +79,17 @@ class SparseFold:
         """False: it stays one fold."""
         return False
 
-    def whole(self) -> None:
+    def alone(self) -> list[DenseCells]:
         """None: it is rows."""
+        return []
+
+    def whole(self, layout: Layout, slots: int) -> DenseCells | None:
+        """In arrays of its own, if they are small."""
+        if not layout.is_light or slots * len(self.pairs.starts) > _SMALL:
+            return None
+        dense = DenseFold.of(layout, self.pairs, slots)
+        self.add_to(dense.cells, np.arange(len(self.pairs.starts)))
+        return dense.alone()[0]
 
     def sparse(self) -> SparseFold:
         """Itself."""
@@ -138,10 +149,16 @@ class DenseFold:
             part.add_to(self.cells, columns)
         return True
 
-    def whole(self) -> DenseCells:
+    def alone(self) -> list[DenseCells]:
         """All of its cells, without a copy."""
         pairs = self.pairs
-        return DenseCells(pairs.starts, pairs.owner, pairs.keys, pairs.slot_of_group, self.counts, self.cells)
+        return [
+            DenseCells(pairs.starts, pairs.owner, pairs.keys, pairs.slot_of_group, self.counts, self.cells)
+        ]
+
+    def whole(self, layout: Layout, slots: int) -> DenseCells:  # noqa: ARG002
+        """The same."""
+        return self.alone()[0]
 
     def sparse(self) -> SparseFold:
         """The cells that have rows."""
@@ -191,14 +208,28 @@ class DenseCells:
     cells: Mapping[PartialColumn, Cells]
 
     @staticmethod
-    def of(layout: Layout, folds: list[SparseFold | DenseFold], slots: int) -> DenseCells | None:
-        """The cells of all folds, which are given up one by one; None where dense arrays would be mostly empty, or values need a
-        dictionary: then the folds are kept.
+    def of(layout: Layout, folds: list[SparseFold | DenseFold], slots: int) -> list[DenseCells]:
+        """The cells of all folds by ascending panes, in one array or in several of which none has a pane of another; none where they would
+        be mostly empty, or values need a dictionary. Folds are given up as they are copied to one array.
         """
         if len(folds) == 1:
-            return folds[0].whole()
+            return folds[0].alone()
         if not (folds and layout.is_light):
-            return None
+            return []
+        folds.sort(key=lambda fold: fold.pairs.starts.item(0))
+        spans = [fold.pairs.starts[[0, -1]].tolist() for fold in folds]
+        if all(last < first for (_, last), (first, _) in pairwise(spans)):
+            pairs, rows = sum(len(fold.pairs.starts) for fold in folds), sum(fold.rows for fold in folds)
+            wholes = (
+                [fold.whole(layout, slots) for fold in folds] if slots * pairs <= MOST_EMPTY * rows else []
+            )
+            if wholes and all(wholes):
+                return [whole for whole in wholes if whole is not None]
+        merged = DenseCells._merged(layout, folds, slots)
+        return [] if merged is None else [merged]
+
+    @staticmethod
+    def _merged(layout: Layout, folds: list[SparseFold | DenseFold], slots: int) -> DenseCells | None:
         of_folds = [fold.pairs for fold in folds]
         entries = np.cumsum([0, *(len(of_fold.starts) for of_fold in of_folds)])
         first = np.cumsum([0, *(len(of_fold.slot_of_group) for of_fold in of_folds)])

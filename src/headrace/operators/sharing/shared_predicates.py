@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -220,33 +221,40 @@ class SharedPredicates:
         """Put out the cells of each family; returns how many rows passed the condition in each slot."""
         plan, slots, folds = self.plan, self.plan.index.next_slot, self.folds
         dense = DenseCells.of(plan.layout, folds, slots)
-        tables = (
-            {} if dense is None else {name: self._of_family(dense, of) for name, of in plan.families.items()}
-        )
+        tables = {name: self._of_family(dense, of) for name, of in plan.families.items()} if dense else {}
         own_panes = {family for family, table in tables.items() if table is not None}
         if len(own_panes) < len(plan.families):
-            slot_of_row, cells = self._cells() if dense is None else dense.gathered()
+            slot_of_row, cells = dense[0].gathered() if len(dense) == 1 else self._cells()
             order = np.argsort(slot_of_row, kind="stable")
             edges = np.searchsorted(slot_of_row[order], np.arange(slots + 1))
             for family, indices in plan.families.items():
                 if cells.rows and tables.get(family) is None:
                     tables[family] = self._family(indices, cells, order, edges)
-        by_slot = None if dense is None else dense.cells_by_slot
+        by_slot = np.sum([part.cells_by_slot for part in dense], axis=0) if dense else None
         for family, table in tables.items():
             output.put(
                 f"{family}/open0",
                 table,
                 self._counts(family, by_slot) if by_slot is not None and family in own_panes else None,
             )
-        if dense is not None:
-            return dense.rows_by_slot
+        if dense:
+            return np.asarray(np.sum([part.rows_by_slot for part in dense], axis=0))
         return np.bincount(slot_of_row, _row_counts(plan.layout, cells), slots)
 
-    def _of_family(self, dense: DenseCells, indices: Ints) -> pa.Table | None:
+    def _of_family(self, dense: Sequence[DenseCells], indices: Ints) -> pa.Table | None:
         """What `_family` makes, where each of the family's panes is one of those of the folds."""
         example, slots = self.plan.queries[indices[0]], self.plan.slots[indices]
         numbers, routed = self.plan.numbers[indices], self.plan.routed[indices]
-        return dense.of_family(example.panes, slots, numbers, routed, together((example,)).layouts[0])
+        layout, panes, tables = together((example,)).layouts[0], example.panes, list[pa.Table]()
+        firsts_and_lasts = [panes.of_instants(part.starts[[0, -1]]).tolist() for part in dense]
+        if any(first <= last for (_, last), (first, _) in pairwise(firsts_and_lasts)):
+            return None
+        for part in dense:
+            table = part.of_family(panes, slots, numbers, routed, layout)
+            if table is None:
+                return None
+            tables.append(table)
+        return pa.concat_tables(tables)
 
     def _counts(self, family: str, by_slot: Ints) -> QueryRowCounts:
         """The cells of each query of a family whose panes are those of the folds, from those of each condition."""
