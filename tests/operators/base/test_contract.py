@@ -174,6 +174,7 @@ ITS_OWN = {
     *(
         "for_family",
         "advance_family",
+        "stream_family",
         "in_family",
         "among_readers_of",
         "family_rows",

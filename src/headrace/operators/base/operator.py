@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -98,8 +98,7 @@ class Scanned:
     """The (pane, group) pairs of the rows, and how many of them are sparse, where that was counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class EmittedCounts:
+class EmittedCounts(NamedTuple):
     """(window, group) pairs that an epoch emitted, and the rows in them, where that was counted."""
 
     pairs: int = 0
@@ -144,11 +143,9 @@ class Scanner(Protocol):
 
     def add(self, batch: Batch) -> None:
         """Add a batch of accepted rows."""
-        ...
 
     def finish(self) -> Scanned:
         """The deltas of all batches."""
-        ...
 
 
 class StateOwner(ABC):
@@ -482,8 +479,7 @@ class BaseOperator(StateOwner):
     @property
     def title(self) -> str:
         """Its class in words: `RowSlides` is "row slides"."""
-        name = type(self).__name__
-        return "".join(f" {mark.lower()}" if mark.isupper() else mark for mark in name).strip()
+        return "".join(f" {mark.lower()}" if mark.isupper() else mark for mark in type(self).__name__).strip()
 
     def display(self) -> Iterator[str]:
         """Lines from the answer down to the rows of the stream; details of a line are indented below it."""

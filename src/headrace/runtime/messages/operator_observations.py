@@ -5,7 +5,7 @@ A record for each would be made, pickled for each process on its way, and added 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from functools import reduce
 from itertools import repeat
 from typing import Any, Final, TypeAlias
@@ -89,6 +89,18 @@ class OperatorObservations(Mapping[str, OperatorObservation]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def keys(self) -> KeysView[str]:
+        """The names, from the same dictionary as `items`."""
+        return self._by_name.keys()
+
+    def items(self) -> ItemsView[str, OperatorObservation]:
+        """The records by operator: of a dictionary, as a call for each would take as long as all else."""
+        return self._by_name.items()
+
+    def values(self) -> ValuesView[OperatorObservation]:
+        """The records, from the same."""
+        return self._by_name.values()
 
     @property
     def _by_name(self) -> dict[str, OperatorObservation]:

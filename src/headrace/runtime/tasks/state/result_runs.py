@@ -49,7 +49,8 @@ class ResultRuns:
 
     def run_of(self, query: str) -> ResultRun:
         """The run that a query's results go to."""
-        return self._run(self._retention(query))
+        retention = self._retention(query)
+        return self.runs[retention] if retention in self.runs else self._run(retention)
 
     def _run(self, retention: str) -> ResultRun:
         if retention not in self.runs:

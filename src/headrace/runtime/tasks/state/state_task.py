@@ -310,7 +310,7 @@ class StateTask:
         """
         results, quiet = 0, dict[tuple[int, int, int], OperatorObservation]()
         for query, rows in zip(cohort.queries, state_rows, strict=True):
-            step, taken_rows = steps[query.id], taken.get(query.id, 0)
+            step, taken_rows = steps[query.id], taken.get(query.id, 0) if taken else 0
             if step.results is not None or step.rejected or query.id in self._seen:
                 results += self._collect(query.id, step, rows, taken_rows)
                 continue
