@@ -38,12 +38,15 @@ SLIDES = {
 OTHERS = {
     "few": "SELECT g, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY g"
     " HAVING COUNT(*) > 2 ORDER BY total DESC LIMIT 1",
+    "none": "SELECT x, COUNT(*) AS n FROM s [RANGE 12 SECONDS SLIDE 4 SECONDS] GROUP BY x HAVING COUNT(*) > 1000",
+    "nothing": "SELECT g, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY g"
+    " HAVING COUNT(*) > 1000",
     "over": "SELECT g, 8 / (SUM(x) - 3) AS share FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY g",
     "again": "SELECT g, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY g WITH REVISIONS",
     "empty": "SELECT COUNT(*) AS n FROM s [RANGE 6 SECONDS SLIDE 2 SECONDS] EMIT EMPTY",
     "empty2": "SELECT COUNT(*) AS n FROM s [RANGE 6 SECONDS SLIDE 2 SECONDS] WHERE x > 3 EMIT EMPTY",
 }
-"""Of the same panes with other steps above them, with rows that fail, and with windows that are emitted again."""
+"""Of the same panes with other steps above them, without results, with rows that fail, and with windows that are emitted again."""
 ROWS = made_rows(11, 160, disorder=3 * SECOND)
 FILES = cut(ROWS, 40, 41, 90)
 

@@ -113,6 +113,7 @@ class PaneStream:
             yield {
                 self._queries[index].id: Step(results=rows, instants=portion.instants.get(index))
                 for index, rows in portion.results().items()
+                if rows.num_rows
             }
 
     def steps(self) -> dict[str, Step]:

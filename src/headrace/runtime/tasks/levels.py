@@ -94,11 +94,11 @@ class _Running:
         """Write what the levels have made."""
         started = time.perf_counter()
         self.task.compact()
+        if not self.task.failures:
+            self.task.write_results()
         if self.task.failures:
             return self.unwritten()
         receipt = self.task.write()
-        if self.task.failures:
-            return self.unwritten()
         seconds = {"state": self._seconds, "write": time.perf_counter() - started}
         return replace(receipt, seconds=seconds)
 

@@ -30,19 +30,15 @@ class ResultStream:
 
     def portions(self, ledger: Ledger) -> Iterator[dict[str, Step]]:
         """All results of some queries, each in the order of instants; then only `stream.steps` has results."""
-        unordered = {query.id for query in self.cohort.queries if not query.makes_pairs}
         made = self.stream.portions()
         while True:
             with ledger.timed(self.name):
-                portion = {
-                    query: _ordered(step) if query in unordered else step
-                    for query, step in next(made, {}).items()
-                }
-            if not portion:
-                return
-            self.taken.update(
-                {query: step.results.num_rows for query, step in portion.items() if step.results is not None}
-            )
+                portion = next(made, None)
+                if portion is None:
+                    return
+                portion = {query: _ordered(step) for query, step in portion.items()}
+            for query, step in portion.items():
+                self.taken[query] += 0 if step.results is None else step.results.num_rows
             yield portion
 
 

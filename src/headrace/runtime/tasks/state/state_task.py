@@ -37,6 +37,7 @@ from headrace.runtime.messages.operator_observations import OperatorObservations
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import (
     RejectsFile,
+    ResultsFile,
     RunRef,
     ScanReceipt,
     StateMessage,
@@ -121,6 +122,7 @@ class StateTask:
         self.result_runs = ResultRuns(message, self.plan, itertools.count() if numbers is None else numbers)
         self._result_streams: dict[str, list[ResultStream]] = {}
         """By retention, the results that are made as they are written."""
+        self._result_files: tuple[ResultsFile, ...] = ()
         self._agenda = agenda_for(self._index, message, self._runs) if cached else None
         memories = None if self._agenda is None else self._agenda.memories
         self._caching = Caching(message.join_caches, memories, measures=True)
@@ -244,11 +246,10 @@ class StateTask:
         """The results of cohorts as they are made; those that a cohort makes at once are collected at its end."""
         for stream in streams:
             try:
-                with registered(callable_by_name(self.plan.functions)):
-                    yield from stream.portions(self._ledger)
-                    with self._ledger.timed(stream.name):
-                        steps, taken = stream.stream.steps(), stream.taken
-                        rows = self._collect_all(stream.cohort, steps, stream.state_rows, taken)
+                yield from stream.portions(self._ledger)
+                with self._ledger.timed(stream.name):
+                    steps, taken = stream.stream.steps(), stream.taken
+                    rows = self._collect_all(stream.cohort, steps, stream.state_rows, taken)
                 self._ledger[stream.name].rows_out += rows + taken.total()
                 self.order_results()
             except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
@@ -304,10 +305,7 @@ class StateTask:
         state_rows: Sequence[int],
         taken: Mapping[str, int] = NONE_TAKEN,
     ) -> int:
-        """Collect the steps of a cohort, of whose results some were taken; returns the number of result rows of the steps.
-
-        Queries with the same step have one measurement.
-        """
+        """Collect a cohort's steps, without results that were `taken`; returns their rows. Queries with one step have one measurement."""
         results, quiet = 0, dict[tuple[int, int, int], OperatorObservation]()
         for query, rows in zip(cohort.queries, state_rows, strict=True):
             step, taken_rows = steps[query.id], taken.get(query.id, 0) if taken else 0
@@ -386,11 +384,17 @@ class StateTask:
             self._ledger[name].nanoseconds += account.nanoseconds
         return ahead
 
-    def write(self) -> StateReceipt:
-        """Write results, state and rejects; the receipt names them. What operators that fail meanwhile have written does not count."""
-        message = self._message
+    def write_results(self) -> None:
+        """Write results, of which some are made only now; if operators fail meanwhile, no receipt names what was written."""
         streams = {retention: self._streamed(of) for retention, of in self._result_streams.items()}
-        results = self.result_runs.write(self._store, self.results, self._instants, self._writes, streams)
+        with registered(callable_by_name(self.plan.functions)):
+            self._result_files = self.result_runs.write(
+                self._store, self.results, self._instants, self._writes, streams
+            )
+
+    def write(self) -> StateReceipt:
+        """Write state and rejects; the receipt names them, and the results."""
+        message = self._message
         self._written = [*self._write_merged(), *self._write_state()]
         rejects = {}
         for operator, rejected in self.rejected.items():
@@ -401,7 +405,7 @@ class StateTask:
             task=message.task,
             runs=tuple(self._written),
             replaced=self._all_replaced,
-            results=results,
+            results=self._result_files,
             rejects=rejects,
             scans=tuple(self._scans) if message.task == 0 else (),
             operators=OperatorObservations.of(self._seen),
