@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Named
 from headrace.algebra.windows.window import TimeSlide, Window
+from headrace.operators.aggregates.cell_table import fresh_slots
+from headrace.operators.base.group_codes import group
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.numbering import id_of
 from headrace.operators.families.scan_output import ScanOutput
@@ -86,7 +88,8 @@ def test_added_up_or_merged(
     outputs = []
     for least, merges in ((0, False), (1 << 40, False), (0, True), (1 << 40, True)):
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in (("_LEAST_ROWS", 0), ("_LEAST_GAIN", 0), ("FOLDED_AT_ONCE", 1)):
+            at_once = ("_LEAST_AT_ONCE", 0)  # groups are numbered by slot
+            for name, value in (("_LEAST_ROWS", 0), ("_LEAST_GAIN", 0), ("FOLDED_AT_ONCE", 1), at_once):
                 patch.setattr(shared_predicates, name, value)
             for name, value in (("MOST_EMPTY", 1 << 20), ("_LEAST", least), ("_PORTION", portion)):
                 patch.setattr(dense_cells, name, value)
@@ -154,6 +157,59 @@ def test_rows_wait_for_fewer_others_only_while_folds_are_added_up(monkeypatch: p
         scan._fold()
         waits.append(scan.enough)
     assert waits[0] == waits[1] == waits[2] == waits[4] == waits[5] < waits[3]
+
+
+@pytest.mark.parametrize(
+    ("panes", "parts"),
+    [
+        (((0, 1), (2, 3)), 2),  # of both families no pane is in both folds
+        (((2, 3), (0, 1)), 2),
+        (((0, 1, 2), (3,)), 2),  # of the second family a pane is in both
+        (((0, 2), (3,)), 2),  # and in each once
+        (((0, 1), (1, 2)), 1),  # a pane is in both folds
+        (((0, 2), (1, 3)), 1),
+    ],
+)
+@pytest.mark.parametrize("small", [0, 1 << 18])
+def test_folds_with_no_pane_in_common_stay_several(
+    monkeypatch: pytest.MonkeyPatch, panes: tuple[tuple[int, ...], ...], parts: int, small: int
+) -> None:
+    for name, value in (("_LEAST", 10), ("_SMALL", small), ("MOST_EMPTY", 1 << 20)):
+        monkeypatch.setattr(dense_cells, name, value)
+    monkeypatch.setattr(shared_predicates, "_LEAST_AT_ONCE", 0)
+    seen, original = list[int](), DenseCells.of
+
+    def of(*arguments: Any) -> list[DenseCells]:
+        dense = original(*arguments)
+        seen.append(len(dense))
+        return dense
+
+    batches = [
+        rows([{"k": k, "g": 1, "x": 9, "y": 0.5, "at": pane * TICK} for pane in own for k in "abc"])
+        for own in panes
+    ]
+    outputs = []
+    for choose in (of, lambda *_: []):
+        monkeypatch.setattr(DenseCells, "of", staticmethod(choose))
+        operators = operators_of([TimeSlide(4 * TICK, TICK)] * 3, ("k",), CALLS[:2])
+        operators += operators_of([TimeSlide(6 * TICK, 2 * TICK)] * 3, ("k",), CALLS[:2])
+        scan = SharedPredicates.of(tuple(operators), {})  # type: ignore[arg-type]
+        for batch in batches:
+            scan.add(batch)
+            scan._fold()
+        outputs.append(scan.finish())
+    is_sparse = any(len(own) == 1 for own in panes)
+    assert seen == [1 if is_sparse and not small else parts]
+    assert cells(outputs[0]) == cells(outputs[1])
+
+
+@given(keys=st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=40))
+def test_groups_by_slot_are_the_same_groups(keys: list[str]) -> None:
+    groups = group([pa.array(keys)], len(keys))
+    ordered, slots = shared_predicates._by_slot(groups, fresh_slots(groups.keys, groups.count, None))
+    assert ordered.keys[0].take(pa.array(ordered.codes)).to_pylist() == keys
+    assert (np.diff(slots) >= 0).all()
+    assert slots.tolist() == fresh_slots(ordered.keys, ordered.count, None).tolist()
 
 
 def many(values: np.ndarray) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ class SparseFold:
 
     def whole(self, layout: Layout, slots: int) -> DenseCells | None:
         """In arrays of its own, if they are small."""
-        if not layout.is_light or slots * len(self.pairs.starts) > _SMALL:
+        if slots * len(self.pairs.starts) > _SMALL:
             return None
         dense = DenseFold.of(layout, self.pairs, slots)
         self.add_to(dense.cells, np.arange(len(self.pairs.starts)))

@@ -51,7 +51,7 @@ class Chunk:
     held: int = 0
     """The number of stream rows that the windows hold together; a row counts once per window."""
     is_whole: bool = False
-    """Whether each query with a row here has all of its rows here."""
+    """Whether each query of a family with a row here has all of its rows here; families have neither revisions nor EMIT EMPTY."""
 
     def rows(self, indices: Ints) -> Chunk:
         """Some of the rows."""
@@ -101,11 +101,7 @@ def close(
     if operator.answers_empty and not advance.final:
         due = range(due.start, max(due.stop, last_due + 1))
     revised = _revised(operator, deltas, present[0], emitted)
-    chunks: Iterator[Chunk] = itertools.chain.from_iterable(
-        chunks_of(operator, stores, range_) for range_ in (*revised, due)
-    )
-    if revised:
-        chunks = (replace(chunk, is_whole=False) for chunk in chunks)
+    chunks = itertools.chain.from_iterable(chunks_of(operator, stores, range_) for range_ in (*revised, due))
     return ClosedWindows(
         state, chunks, count_open_windows(operator, present, opened, advance.punctuation), revised
     )
@@ -264,7 +260,7 @@ def _with_empty(operator: PaneAggregate, chunks: Iterable[WindowCells], due: ran
     if not operator.answers_empty:
         yield from chunks
         return
-    with_rows = [replace(chunk, is_whole=False) for chunk in chunks]
+    with_rows = list(chunks)
     have = np.concatenate([chunk.windows for chunk in with_rows]) if with_rows else np.empty(0, np.int64)
     all_windows = np.arange(due.start, due.stop)
     missing = all_windows[~np.isin(all_windows, have)]
