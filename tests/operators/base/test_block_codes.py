@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.operators.base.block_codes import blocks_seen, by_block_and_group
+from headrace.operators.base.block_codes import are_distinct, blocks_seen, bounds_of, by_block_and_group
 from headrace.operators.base.group_codes import group
 
 
@@ -48,3 +48,27 @@ def test_groups_are_looked_for_where_places_without_rows_would_be_many() -> None
     )
     assert group([few], rows, small=0, blocks=60).sizes is not None
     assert group([holes], rows, small=0, blocks=2).count == 100
+
+
+@given(
+    st.lists(st.tuples(st.integers(-5, 5), st.integers(2**62, 2**62 + 3)), min_size=1),
+    st.integers(1, 3),
+)
+def test_rows_of_integers_are_distinct_if_none_is_there_twice(
+    rows: list[tuple[int, int]], at_once: int
+) -> None:
+    batches = [
+        pa.table({"a": pa.array(a, pa.int32()), "b": b})
+        for a, b in (zip(*rows[low : low + at_once], strict=True) for low in range(0, len(rows), at_once))
+    ]
+    assert are_distinct(pa.concat_tables(batches)) == (len(set(rows)) == len(rows))
+
+
+def test_only_integers_of_few_combinations_are_looked_at() -> None:
+    numbers = pa.array([1, 2, 3])
+    assert are_distinct(pa.table({"a": numbers, "b": pa.array([1, None, 3])})) is None
+    assert are_distinct(pa.table({"a": numbers, "b": pa.array(["x", "y", "z"])})) is None
+    assert are_distinct(pa.table({"a": numbers.slice(0, 0)})) is None
+    assert are_distinct(pa.table({"a": numbers, "b": pa.array([0, 1, 4096])})) is None
+    assert are_distinct(pa.table({"a": pa.array([0, 4095])}))
+    assert bounds_of(pa.chunked_array([[3, 1], [2**40]])) == (1, 2**40)

@@ -100,7 +100,7 @@ def test_windows_beyond_their_range_are_as_from_copies_of_rows_when_made_of_dens
             patch.setattr(assemble, "_rolled_length", lambda *_: 0)
             patch.setattr(assemble, "_is_dense", lambda *_, dense=dense: dense)
             patch.setattr(rolling_windows, "_CELLS_AT_ONCE", at_once)
-            patch.setattr(rolling_windows, "_CELLS_OF_QUERIES", cells)
+            patch.setattr(assemble, "_CELLS_OF_QUERIES", cells)
             answers.append(emitted(layout, panes, tables, due))
             for chunk in windows(layout, panes, ClosedPanes(tables), due, 9, by_query=dense):
                 keys, numbers = chunk.keys[0].to_pylist(), chunk.windows.tolist()

@@ -14,7 +14,7 @@ import pytest
 from headrace.operators.base.operator import AT, Step
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.pane_queries import PaneStream
-from headrace.operators.window_assembly import assemble, rolling_windows
+from headrace.operators.window_assembly import assemble
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
@@ -81,7 +81,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         for name, most in (("_SHORTEST_CHUNK", 2), ("_ROLLED_WINDOWS", 2), ("_ROLLED_ROWS", 1)):
             monkeypatch.setattr(assemble, name, most)
     if request.param == "small portions":
-        monkeypatch.setattr(rolling_windows, "_CELLS_OF_QUERIES", 1)
+        monkeypatch.setattr(assemble, "_CELLS_OF_QUERIES", 1)
         monkeypatch.setattr(assemble, "_is_dense", lambda *_: True)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Expression, Named
 from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer, lift, lift_each
-from headrace.operators.base.block_codes import Pairs, by_block_and_group
+from headrace.operators.base.block_codes import Pairs, are_distinct, by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints, picked, slots_of
 from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.partials import encoding as at_rest
@@ -320,20 +320,23 @@ def disjoint_tables(layout: Layout, tables: Sequence[pa.Table]) -> list[pa.Table
     tables = [table for table in tables if table.num_rows]
     if sum(table.num_rows for table in tables) < _MANY or any(map(layout.are_rows, tables)):
         return None
-    blocks = [ints(table, KEY) for table in tables]
-    order = sorted(range(len(tables)), key=lambda index: blocks[index].item(0))
-    apart = all(blocks[one].item(-1) < blocks[other].item(0) for one, other in pairwise(order))
-    if not (apart and all(_is_merged(layout, table) for table in tables)):
-        return None
     # The blocks of each in one piece: they are read several times.
-    return [tables[index].set_column(0, KEY, pa.array(blocks[index])) for index in order]
+    whole = [table.set_column(0, KEY, flat(table.column(KEY))) for table in tables]
+    whole.sort(key=lambda table: ints(table, KEY).item(0))
+    are_apart = all(ints(one, KEY).item(-1) < ints(other, KEY).item(0) for one, other in pairwise(whole))
+    return whole if are_apart and all(_is_merged(layout, table) for table in whole) else None
 
 
 def _is_merged(layout: Layout, table: pa.Table) -> bool:
     """Whether a table of cells has one row per block and group, in the order of blocks, as the rows of one task mostly do."""
+    blocks = ints(table, KEY)
+    if (blocks[1:] < blocks[:-1]).any():
+        return False
+    are_merged = are_distinct(table.select([KEY, *layout.key_names]))
+    if are_merged is not None:
+        return are_merged
     rows = headed(layout, [table])
-    in_order = not (rows.blocks[1:] < rows.blocks[:-1]).any()
-    return in_order and by_block_and_group(rows.blocks, rows.groups).number == table.num_rows
+    return by_block_and_group(rows.blocks, rows.groups).number == table.num_rows
 
 
 def merge_gathered(layout: Layout, rows: Gathered) -> pa.Table:

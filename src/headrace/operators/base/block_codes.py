@@ -4,14 +4,23 @@ an interval of panes, or an instant.
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.operators.base.group_codes import Groups, Ints, compact
 
 _MANY: Final = 8
 """From this many rows per code on, counting rows costs no more than marking which codes occur."""
+
+
+_MOST_MARKED: Final = 8
+"""Combinations of values for each row, up to which those that occur are marked."""
+_FEW_MARKED: Final = 1 << 12
+"""The same for few rows, of all."""
 
 
 class Pairs(NamedTuple):
@@ -63,6 +72,32 @@ def by_block_and_group(blocks: Ints, groups: Groups) -> Pairs:
         rank[order] = np.arange(len(order))
         codes, pair_blocks, group_index = rank[codes], pair_blocks[order], group_index[order]
     return Pairs(codes, len(live), pair_blocks, group_index, sizes)
+
+
+def are_distinct(table: pa.Table) -> bool | None:
+    """Whether no two rows are equal, of integers whose ranges have few combinations; None of other rows. Copies no column."""
+    bounds = [bounds_of(column) for column in table.columns]
+    ranges = [of_column for of_column in bounds if of_column is not None]
+    combinations = math.prod(high - low + 1 for low, high in ranges)
+    if len(ranges) < len(bounds) or combinations > max(_FEW_MARKED, _MOST_MARKED * table.num_rows):
+        return None
+    present = np.zeros(combinations, bool)
+    for batch in table.to_batches():
+        codes = np.zeros(batch.num_rows, np.int64)
+        for column, (low, high) in zip(batch.columns, ranges, strict=True):
+            codes *= high - low + 1
+            codes += column.to_numpy()
+            codes -= low
+        present[codes] = True
+    return int(np.count_nonzero(present)) == table.num_rows
+
+
+def bounds_of(column: pa.ChunkedArray) -> tuple[int, int] | None:
+    """The least and the greatest of integers, without a copy; None of other values, of NULLs and of no rows."""
+    if not pa.types.is_signed_integer(column.type) or column.null_count or not len(column):
+        return None
+    least, greatest = pc.min_max(column).values()
+    return least.as_py(), greatest.as_py()
 
 
 def _numbered(codes: Ints, span: int) -> tuple[Ints, Ints, Ints | None]:

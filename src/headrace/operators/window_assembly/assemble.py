@@ -11,7 +11,7 @@ would be mostly empty, rows are instead repeated per window and reduced. `window
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,6 +26,7 @@ from headrace.operators.aggregates.cell_table import (
     Layout,
     WindowCells,
     gather,
+    headed,
     reduce_answer,
     select,
 )
@@ -37,9 +38,12 @@ from headrace.operators.panes.window_cost_model import MOST_WINDOWS, cost
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
+from headrace.operators.window_assembly.query_portions import query_portions
 from headrace.operators.window_assembly.rolling_windows import rolled_by_query, rolling
 
 _DENSE_CELLS: Final = 2_000_000
+_CELLS_OF_QUERIES: Final = 1 << 18
+"""Of the queries whose windows are made together."""
 _SHORTEST_CHUNK: Final = 64
 _MOST_REPEATED_PANES: Final = 12
 _ROLLED_ROWS: Final = 250_000
@@ -160,11 +164,16 @@ def _rolled(
     held = between(sealed, block_key(0, first), block_key(0, panes.stop(due[-1])))
     if not held:
         return True, None
-    rows = gather(layout, held)
+    rows = (headed if by_query else gather)(layout, held)
     count = rows.groups.count
     if panes.per_slide * (len(due) + 2 * length) * count > max(4 * rows.rows, _DENSE_CELLS):
         return False, None
-    return True, _rolled_cells(layout, panes, rows, due, by_query)
+    if not by_query:
+        return True, _rolled_cells(layout, panes, rows, due, by_query)
+    portions = query_portions([held], _rows_of_queries([held], due))
+    return True, itertools.chain.from_iterable(
+        _rolled_cells(layout, panes, gather(layout, own), due, by_query) for (own,) in portions
+    )
 
 
 def _is_dense(panes: Panes, rows: Gathered, due: range) -> bool:
@@ -187,7 +196,8 @@ def _rolled_cells(
     assert length is not None
     starts, of_rows = panes.per_slide * np.arange(len(due)), rows.blocks - block_key(0, first)
     if by_query:
-        return rolled_by_query(layout, rows, of_rows, starts, length, due)
+        cells = rolled_by_query(layout, rows, of_rows, starts, length, due)
+        return iter(() if cells is None else (cells,))
     return iter((_alive(layout, rows, rolling(layout, rows, of_rows, starts, length), due),))
 
 
@@ -242,19 +252,45 @@ def _chunk(
         middle, left_range, right_range = [], (first, stop_last), (0, 0)
     left = between(sealed, block_key(0, left_range[0]), block_key(0, left_range[1]))
     right = between(sealed, block_key(0, right_range[0]), block_key(0, right_range[1]))
-    if not (left or middle or right):
+    parts = left, middle, right
+    if not any(parts):
         return None
-    sizes = [sum(table.num_rows for table in part) for part in (left, middle, right)]
-    rows = gather(layout, [*left, *middle, *right])
-    ends = np.cumsum([0, *sizes]).tolist()
-    parts = [slice(low, high) for low, high in itertools.pairwise(ends)]
-    disjoint = first is not None and right_range == (0, 0)
+    ranges = left_range, right_range
+    if not by_query:
+        return _cells(layout, panes, parts, due, ranges, by_query)
+    portions = query_portions(parts, _rows_of_queries(parts, due))
+    return itertools.chain.from_iterable(
+        _cells(layout, panes, own, due, ranges, by_query) for own in portions
+    )
+
+
+def _rows_of_queries(parts: Iterable[Sequence[pa.Table]], due: range) -> int:
+    """The rows of the queries whose windows are made together, for about `_CELLS_OF_QUERIES` of these."""
+    blocks = [ints(table, KEY) for part in parts for table in part]
+    changes = sum(1 + np.count_nonzero(of_table[1:] != of_table[:-1]) for of_table in blocks)
+    return max(1, int(_CELLS_OF_QUERIES * changes // len(due)))
+
+
+def _cells(
+    layout: Layout,
+    panes: Panes,
+    parts: Sequence[Sequence[pa.Table]],
+    due: range,
+    ranges: tuple[tuple[int, int], tuple[int, int]],
+    by_query: bool,
+) -> Iterator[WindowCells]:
+    """The cells of windows of the panes before, in and after the blocks that all of them hold; `ranges` are those before and after."""
+    left_range, right_range = ranges
+    rows = gather(layout, [table for part in parts for table in part])
+    ends = np.cumsum([0, *(sum(table.num_rows for table in part) for part in parts)]).tolist()
+    slices = [slice(low, high) for low, high in itertools.pairwise(ends)]
+    disjoint = panes.first(due[0]) is not None and right_range == (0, 0)
     cells = (right_range[1] - right_range[0] + left_range[1] - left_range[0] + len(due)) * rows.groups.count
     if disjoint and _is_dense(panes, rows, due):
         return _rolled_cells(layout, panes, rows, due, by_query)
     if disjoint or cells > max(8 * rows.rows, _DENSE_CELLS):
-        return iter((_sparse(layout, panes, rows, parts[1], due),))
-    return iter((_dense(layout, panes, rows, parts, due, left_range, right_range),))
+        return iter((_sparse(layout, panes, rows, slices[1], due),))
+    return iter((_dense(layout, panes, rows, slices, due, left_range, right_range),))
 
 
 def _dense(

@@ -5,16 +5,11 @@ Panes are cut into intervals as long as a window. Combined from each pane to the
 to each pane, they give any window as two cells, without an inverse: three combinations per pane and group, whatever
 range/slide is (van Herk 1992, Gil and Werman 1993). Aggregates that can be subtracted exactly need one running total
 instead: a window is the total at its end less that at its start (the differential aggregates of Li 2008, section 6.3).
-
-Windows of many queries are made some queries at a time: arrays of all cells would be new memory at every step, and its first
-touch costs ten times the work; those of some queries are used again for the next ones, and stay in the cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -27,8 +22,6 @@ from headrace.operators.partials.partial import Cells, Partial, running
 
 _CELLS_AT_ONCE: Final = 1 << 16
 """Of windows that are subtracted together: arrays of all of them are new memory each, whose first touch costs more than the sums."""
-_CELLS_OF_QUERIES: Final = 1 << 18
-"""Of the queries whose windows are made together."""
 _PLACES_AT_ONCE: Final = 1 << 16
 
 
@@ -48,54 +41,25 @@ def rolling(layout: Layout, rows: Gathered, panes: Ints, starts: Ints, length: i
 
 def rolled_by_query(
     layout: Layout, rows: Gathered, panes: Ints, starts: Ints, length: int, due: range
-) -> Iterator[WindowCells]:
-    """The non-empty cells of windows, as `rolling` has them, of groups that begin with the number of a query.
+) -> WindowCells | None:
+    """The non-empty cells of windows, as `rolling` has them, of groups that begin with the number of a query; None without one.
 
-    Each part has all windows of its queries, query by query, and those of a query window by window.
+    They are query by query, and those of a query window by window.
     """
     numbers = rows.groups.keys[0].to_numpy()
     order = np.argsort(numbers, kind="stable")
-    begins = np.flatnonzero(np.append(True, np.diff(numbers[order]) != 0))
-    portions = begins // max(1, _CELLS_OF_QUERIES // len(due))
-    cuts = begins[np.flatnonzero(np.diff(portions, prepend=-1))]
-    for low, high, own, panes_of_rows in _divided(rows, panes, order, cuts):
-        answer = rolling(layout, own, panes_of_rows, starts, length)
-        window, cell = _places(numbers[order[low:high]], len(due))
-        held = np.flatnonzero(answer.cells[layout.partial_columns[0]][0].take(cell) > 0)
-        if len(held):
-            window, cell = window.take(held), cell.take(held)
-            group = order[low + cell - window * (high - low)]
-            keys = tuple(picked(key, group) for key in rows.groups.keys)
-            yield WindowCells(window + due.start, keys, select(answer, cell))
-
-
-def _divided(
-    rows: Gathered, panes: Ints, order: Ints, cuts: Ints
-) -> Iterator[tuple[int, int, Gathered, Ints]]:
-    """The rows, with their panes, of groups low to high in `order` for each two of `cuts`, which become groups 0 to high - low."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    codes = rows.groups.codes
-    if len(cuts) == 1:
-        yield 0, len(order), _of_groups(rows, place[codes], len(order)), panes
-        return
-    ends = [*cuts[1:].tolist(), len(order)]
-    portion_of_place = np.repeat(
-        np.arange(len(cuts), dtype=np.min_scalar_type(len(cuts))), np.diff([0, *ends])
-    )
-    portion = portion_of_place[place[codes]]
-    by_portion = np.argsort(portion, kind="stable")
-    stops = np.cumsum(np.bincount(portion, minlength=len(cuts))).tolist()
-    for (low, high), (first, stop) in zip(pairwise([0, *ends]), pairwise([0, *stops]), strict=True):
-        chosen = by_portion[first:stop]
-        own = replace(
-            rows, blocks=rows.blocks[chosen], slots=rows.slots[chosen], answer=select(rows.answer, chosen)
-        )
-        yield low, high, _of_groups(own, place[codes[chosen]] - low, high - low), panes[chosen]
-
-
-def _of_groups(rows: Gathered, codes: Ints, count: int) -> Gathered:
-    return replace(rows, groups=Groups(codes, count, ()))
+    own = replace(rows, groups=Groups(place[rows.groups.codes], len(order), ()))
+    answer = rolling(layout, own, panes, starts, length)
+    window, cell = _places(numbers[order], len(due))
+    held = np.flatnonzero(answer.cells[layout.partial_columns[0]][0].take(cell) > 0)
+    if not len(held):
+        return None
+    window, cell = window.take(held), cell.take(held)
+    group = order[cell - window * len(order)]
+    keys = tuple(picked(key, group) for key in rows.groups.keys)
+    return WindowCells(window + due.start, keys, select(answer, cell))
 
 
 def _places(numbers: Ints, windows: int) -> tuple[Ints, Ints]:

@@ -1,0 +1,28 @@
+"""Rows of a state table are counted by query, whatever its chunks and the range of the numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.operators.base.operator import QUERY_NUMBER
+from headrace.operators.families import family
+from headrace.operators.families.family import QueryRowCounts
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 12), max_size=30), min_size=1, max_size=4),
+    st.sampled_from((1, 10**9)),
+    st.sampled_from((0, 1 << 12)),
+)
+def test_queries_are_counted_in_any_chunks(chunks: list[list[int]], step: int, few: int) -> None:
+    rows = np.concatenate([np.array(chunk, np.int64) for chunk in chunks]) * step - 5
+    column = pa.chunked_array([np.array(chunk, np.int64) * step - 5 for chunk in chunks])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(family, "_FEW", few)
+        counted = QueryRowCounts.of(pa.table({QUERY_NUMBER: column}))
+    numbers, counts = np.unique(rows, return_counts=True)
+    assert (counted.numbers.tolist(), counted.rows.tolist()) == (numbers.tolist(), counts.tolist())
