@@ -19,7 +19,8 @@ from headrace.operators.base.group_codes import group
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.numbering import id_of
 from headrace.operators.families.scan_output import ScanOutput
-from headrace.operators.shared_aggregation import query_cells
+from headrace.operators.native import cells as native_cells
+from headrace.operators.shared_aggregation import compiled_bitmaps, histograms, query_cells
 from headrace.operators.sharing import dense_cells, shared_predicates
 from headrace.operators.sharing.dense_cells import DenseCells, DenseFold, Pairs
 from headrace.operators.sharing.shared_predicates import SharedPredicates
@@ -123,6 +124,39 @@ def test_folds_of_the_same_panes_and_groups_are_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(dense_cells, "_LEAST", 1 << 40)
     assert cells(harvested(operators, batches)) == cells(output)
     assert kept == [2, len(batches)]
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_counts_are_one_array_until_one_of_them_differs(
+    monkeypatch: pytest.MonkeyPatch, is_compiled: bool
+) -> None:
+    if not is_compiled:
+        for module in (histograms, compiled_bitmaps, native_cells):
+            monkeypatch.setattr(module, "library", lambda: None)
+    folds = list[list[int]]()
+    original = DenseCells.of
+
+    def of(layout: Any, kept: Any, slots: int) -> list[DenseCells]:
+        folds.append([len({id(part) for parts in fold.cells.values() for part in parts}) for fold in kept])
+        return original(layout, kept, slots)
+
+    monkeypatch.setattr(DenseCells, "of", staticmethod(of))
+    monkeypatch.setattr(dense_cells, "_LEAST", 0)
+    for name in ("_LEAST_ROWS", "_LEAST_GAIN", "FOLDED_AT_ONCE"):
+        monkeypatch.setattr(shared_predicates, name, 0)
+    operators = operators_of([SLIDES[0]] * 3, ("k",), [CALLS[0], CALLS[2]])
+    first = many(np.full(64, 9))
+    without = [{**row, "y": None} if number % 3 == 0 else row for number, row in enumerate(first)]
+    outputs = [
+        harvested(operators, [rows(epoch) for epoch in epochs])
+        for epochs in ([first, first], [first, without, first])
+    ]
+    assert folds == [[2], [3]], "rows and values are counted, and values are added up"
+    for output, are_one in zip(outputs, (True, False), strict=True):
+        for (table,) in output.sections.values():
+            counts = [table["p0_0"].chunk(0), table["p1_0"].chunk(0)]
+            assert (counts[0].buffers()[1].address == counts[1].buffers()[1].address) == are_one
+            assert (counts[0] == counts[1]) == are_one
 
 
 def test_numbers_of_other_pairs_are_found_in_any_order_and_one_fold_is_not_copied() -> None:

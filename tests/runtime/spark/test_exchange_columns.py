@@ -88,3 +88,13 @@ def test_what_is_small_or_packed_is_no_column() -> None:
     assert not are_plain(numbers(10))
     blob = ScanBlob(ScanReceipt(1), {}, {"q": numbers(ROWS)})
     assert received(blob.pack()) == blob
+
+
+def test_columns_that_are_one_memory_are_written_once() -> None:
+    each = pa.array(np.arange(ROWS) + 1)
+    table = pa.table({"a": each, "b": each, "c": each.cast(pa.timestamp("us")), "d": each.slice(0)})
+    other = pa.table({"a": each, "b": pa.array(np.arange(ROWS) + 1)})
+    for sent, columns in ((table, 1), (other, 2), (pa.concat_tables([table, table.slice(0, 9)]), 1)):
+        found, size = through_a_file({"q/a": sent})
+        assert found["q/a"].equals(sent)
+        assert columns * 8 * ROWS < size < columns * 8 * ROWS + 8192

@@ -336,7 +336,7 @@ def _is_merged(layout: Layout, table: pa.Table) -> bool:
     if are_merged is not None:
         return are_merged
     rows = headed(layout, [table])
-    return by_block_and_group(rows.blocks, rows.groups).number == table.num_rows
+    return bool(by_block_and_group(rows.blocks, rows.groups).number == table.num_rows)
 
 
 def merge_gathered(layout: Layout, rows: Gathered) -> pa.Table:

@@ -89,7 +89,7 @@ def are_distinct(table: pa.Table) -> bool | None:
             codes += column.to_numpy()
             codes -= low
         present[codes] = True
-    return int(np.count_nonzero(present)) == table.num_rows
+    return bool(np.count_nonzero(present) == table.num_rows)
 
 
 def bounds_of(column: pa.ChunkedArray) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from headrace.algebra.expressions.expression import Expression
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.native.histograms import RankedRows
 from headrace.operators.native.library import library
@@ -53,8 +54,10 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part |
         step = max(1, _CELLS // max(fold_input.count, 1))
         for low in range(0, len(attribute.boxes), step):
             some = np.arange(low, min(low + step, len(attribute.boxes)))
+            tables = {id(table): table for tables in running.values() for table in tables}
+            found = {number: _looked_up(attribute, some, table) for number, table in tables.items()}
             dense = {
-                partial_column: tuple(_looked_up(attribute, some, part_) for part_ in running[partial_column])
+                partial_column: tuple(found[id(table)] for table in running[partial_column])
                 for partial_column in fold_input.partial_columns
             }
             slots = part.slots[attribute.boxes[some]]
@@ -89,13 +92,17 @@ def _lifted(count: int, ranks: Ranks, fold_input: FoldInput) -> dict[PartialColu
 
 
 def _compiled(count: int, ranks: Ranks, fold_input: FoldInput) -> dict[PartialColumn, Cells]:
-    """The same in the compiled kernel, which makes no wide copy of ranks and cells."""
+    """The same in the compiled kernel, which makes no wide copy of ranks and cells; counts of the same rows are one table."""
     tables: dict[PartialColumn, Cells] = {}
+    counts: dict[Expression | None, Cells] = {}
     for column in fold_input.partial_columns:
         valid = fold_input.valid(column)
         rows = RankedRows(ranks.keys, ranks.table, fold_input.codes, count, fold_input.count, valid)
         if isinstance(column.partial, Count):
-            tables[column] = (rows.counts(),)
+            counted = None if valid is None else column.expression
+            if counted not in counts:
+                counts[counted] = (rows.counts(),)
+            tables[column] = counts[counted]
         elif column.encoding == "limbs2":
             tables[column] = rows.halves(*fold_input.integers(column))
         else:

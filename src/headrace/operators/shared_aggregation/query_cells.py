@@ -4,7 +4,7 @@ query, pane and group that has rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -18,7 +18,7 @@ from headrace.operators.base.group_codes import Ints, as_int64
 from headrace.operators.native.cells import add_rows
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
-from headrace.operators.partials.partial import Argument, Cells, Column, concatenate
+from headrace.operators.partials.partial import Argument, Cells, Column, Count, concatenate
 
 MOST_EMPTY: Final = 4
 """Dense arrays have at most so many elements for each cell that has rows."""
@@ -142,10 +142,10 @@ class Part:
         """Itself."""
         return self
 
-    def add_to(self, whole: Mapping[PartialColumn, Cells], columns: Ints) -> None:
+    def add_to(self, whole: dict[PartialColumn, Cells], columns: Ints) -> None:
         """Combine its cells with those of shape (slots, columns); the column of each code is given."""
         of_cell = columns[self.codes]
-        for partial_column, parts in whole.items():
+        for partial_column, parts in _arrays_of(whole, self.cells):
             at = self.slots * parts[0].shape[1] + of_cell
             flat = tuple(part.reshape(-1) for part in parts)
             with np.errstate(all="ignore"):
@@ -182,11 +182,11 @@ class DensePart:
         }
         return Part(self.slots[query], cell.astype(np.int64) + self.first, picked)
 
-    def add_to(self, whole: Mapping[PartialColumn, Cells], columns: Ints) -> None:
+    def add_to(self, whole: dict[PartialColumn, Cells], columns: Ints) -> None:
         """Combine its cells with those of shape (slots, columns); the column of each code is given."""
         own = columns[self.first : self.first + self.counts.shape[1]]
         in_order = len(own) and own[-1] - own[0] == len(own) - 1 and bool((np.diff(own) == 1).all())
-        for partial_column, parts in whole.items():
+        for partial_column, parts in _arrays_of(whole, self.cells):
             partial, added = partial_column.partial, self.cells[partial_column]
             if in_order and partial.subtracts:
                 for part, numbers in zip(parts, added, strict=True):
@@ -197,6 +197,41 @@ class DensePart:
                 combined = partial.combine(tuple(part[at] for part in parts), added)
             for part, values in zip(parts, combined, strict=True):
                 part[at] = values
+
+
+def without_rows(
+    partial_columns: Sequence[PartialColumn], shape: tuple[int, ...]
+) -> dict[PartialColumn, Cells]:
+    """Cells of this shape before the first row; all counts are one array, as long as equal numbers are added to them."""
+    counts = Count().identity(shape)
+    return {
+        column: counts if isinstance(column.partial, Count) else column.partial.identity(shape)
+        for column in partial_columns
+    }
+
+
+def _arrays_of(
+    whole: dict[PartialColumn, Cells], added: Mapping[PartialColumn, Cells]
+) -> Iterable[tuple[PartialColumn, Cells]]:
+    """The cells that others are added to, each array once. Counts to which other numbers are added get one of their own."""
+    first: dict[int, PartialColumn] = {}
+    for column, parts in whole.items():
+        original = first.setdefault(id(parts[0]), column)
+        if original is not column and not _are_same(added[original][0], added[column][0]):
+            whole[column] = tuple(part.copy() for part in parts)
+            first[id(whole[column][0])] = column
+    return [(column, whole[column]) for column in first.values()]
+
+
+def _are_same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one is other or np.array_equal(one, other)
+
+
+def picked_cells(cells: Mapping[PartialColumn, Cells], at: Ints) -> dict[PartialColumn, Cells]:
+    """Cells at these places of flat arrays; what is one array stays one."""
+    arrays = {id(part): part for parts in cells.values() for part in parts}
+    picked = {number: part.reshape(-1).take(at) for number, part in arrays.items()}
+    return {column: tuple(picked[id(part)] for part in parts) for column, parts in cells.items()}
 
 
 def gathered(parts: Sequence[Part | DensePart], fold_input: FoldInput) -> QueryCells:

@@ -20,7 +20,14 @@ from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.panes import Panes
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
-from headrace.operators.shared_aggregation.query_cells import MOST_EMPTY, DensePart, Part, QueryCells
+from headrace.operators.shared_aggregation.query_cells import (
+    MOST_EMPTY,
+    DensePart,
+    Part,
+    QueryCells,
+    picked_cells,
+    without_rows,
+)
 
 _PORTION: Final = 1 << 18
 _SMALL: Final = 1 << 18
@@ -109,7 +116,7 @@ class SparseFold:
         keys = [pa.array(self.cells.slots), *(key.take(codes) for key in self.pairs.keys)]
         return layout.table(gathered.blocks, keys, gathered.slots, gathered.answer)
 
-    def add_to(self, whole: Mapping[PartialColumn, Cells], columns: Ints) -> None:
+    def add_to(self, whole: dict[PartialColumn, Cells], columns: Ints) -> None:
         """Combine its cells with those of the columns of its (pane, group)s."""
         cells = self.cells
         Part(cells.slots, cells.codes, cells.answer.cells).add_to(whole, columns)
@@ -121,13 +128,13 @@ class DenseFold:
 
     pairs: Pairs
     counts: Ints
-    cells: Mapping[PartialColumn, Cells]
+    cells: dict[PartialColumn, Cells]
 
     @staticmethod
     def of(layout: Layout, pairs: Pairs, slots: int) -> DenseFold:
         """No rows."""
         shape = (slots, len(pairs.starts))
-        cells = {column: column.partial.identity(shape) for column in layout.partial_columns}
+        cells = without_rows(layout.partial_columns, shape)
         return DenseFold(pairs, cells[layout.partial_columns[0]][0], cells)
 
     @staticmethod
@@ -165,7 +172,7 @@ class DenseFold:
         part = self._part().sparse()
         return SparseFold(QueryCells(part.slots, part.codes, Answer(part.cells)), self.pairs)
 
-    def add_to(self, whole: Mapping[PartialColumn, Cells], columns: Ints) -> None:
+    def add_to(self, whole: dict[PartialColumn, Cells], columns: Ints) -> None:
         """Combine its cells with those of the columns of its (pane, group)s."""
         self._part().add_to(whole, columns)
 
@@ -248,7 +255,7 @@ class DenseCells:
             return None
         slot_of_group = np.zeros(groups.count, np.int16)
         slot_of_group[groups.codes] = np.concatenate([of_fold.slot_of_group for of_fold in of_folds])
-        cells = {column: column.partial.identity((slots, pairs.number)) for column in layout.partial_columns}
+        cells = without_rows(layout.partial_columns, (slots, pairs.number))
         folds.reverse()  # the memory of a fold is used again for what follows
         for low, high in pairwise(entries.tolist()):
             folds.pop().add_to(cells, pairs.codes[low:high])
@@ -298,10 +305,7 @@ class DenseCells:
             at_rest = np.where(routed >= 0, routed, at_rest)
         at = queries.slots[query] * len(own) + entry
         keys = [pa.array(queries.numbers[query]), *(picked(key, owner) for key in self.keys)]
-        cells = {
-            column: tuple(part.reshape(-1).take(at) for part in self.cells[column])
-            for column in layout.partial_columns
-        }
+        cells = picked_cells(self.cells, at)
         blocks = pane_keys(own)
         blocks = blocks[entry] if are_several else np.full(len(entry), blocks[low])
         return layout.table(blocks, keys, at_rest, Answer(cells))
@@ -310,8 +314,6 @@ class DenseCells:
         """The slots of the conditions of the cells that have rows, and these cells."""
         slots, entry = np.nonzero(self.counts)
         at, owner = slots * self.counts.shape[1] + entry, self.owner[entry]
-        cells = {
-            column: tuple(part.reshape(-1).take(at) for part in parts) for column, parts in self.cells.items()
-        }
+        cells = picked_cells(self.cells, at)
         groups = Groups(owner, len(self.slot_of_group), self.keys)
         return slots, Gathered(self.starts[entry], self.slot_of_group[owner], groups, Answer(cells))

@@ -1,7 +1,8 @@
 """Large tables of numbers in a blob's file: the buffers of each column one after another.
 
 Nothing is copied to write them, and the reader maps each column in one piece, where record batches would have as many as there
-are chunks. A column of zeros, as the high parts of most sums are, has no bytes.
+are chunks. A column of zeros, as the high parts of most sums are, has no bytes, and columns that are one memory, as counts are, are
+written once.
 """
 
 from __future__ import annotations
@@ -53,12 +54,16 @@ def written(tables: Mapping[str, pa.Table]) -> tuple[dict[str, WrittenTable], Bu
     parts, at, places = Buffers(), 0, dict[str, WrittenTable]()
     for name, table in tables.items():
         begins: list[int | None] = []
+        known: dict[tuple[tuple[int, int], ...], int] = {}
         for column in table.columns:
             buffers = list(_buffers(column.chunks, _width(column.type)))
             if all(map(_is_zero, buffers)):
                 begins.append(None)
                 continue
-            begins.append(at)
+            place = tuple((buffer.address, buffer.size) for buffer in buffers)
+            begins.append(known.setdefault(place, at))
+            if begins[-1] != at:
+                continue
             size = sum(buffer.size for buffer in buffers)
             parts += [*buffers, pa.py_buffer(bytes(-size % _ALIGNMENT))]
             at += size + -size % _ALIGNMENT
