@@ -20,7 +20,7 @@ from headrace.operators.base.operator import Operator
 from headrace.operators.families.numbering import id_of
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.native import cells as native_cells
-from headrace.operators.shared_aggregation import compiled_bitmaps, histograms, query_cells
+from headrace.operators.shared_aggregation import compiled_bitmaps, histograms, query_cells, strategy
 from headrace.operators.sharing import dense_cells, shared_predicates
 from headrace.operators.sharing.dense_cells import DenseCells, DenseFold, Pairs
 from headrace.operators.sharing.shared_predicates import SharedPredicates
@@ -157,6 +157,34 @@ def test_counts_are_one_array_until_one_of_them_differs(
             counts = [table["p0_0"].chunk(0), table["p1_0"].chunk(0)]
             assert (counts[0].buffers()[1].address == counts[1].buffers()[1].address) == are_one
             assert (counts[0] == counts[1]) == are_one
+
+
+def test_strategies_are_chosen_again_for_other_numbers_of_rows_and_after_some_folds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen_for, folded = list[int](), list[int]()
+    original, fold = strategy.chosen, shared_predicates.fold
+
+    def chosen(batch: Any, *arguments: Any, **others: Any) -> Any:
+        chosen_for.append(batch.rows)
+        return original(batch, *arguments, **others)
+
+    def folding(*arguments: Any, **others: Any) -> Any:
+        done = fold(*arguments, **others)
+        folded.append(done.fold_input.rows)
+        return done
+
+    monkeypatch.setattr(strategy, "chosen", chosen)
+    monkeypatch.setattr(shared_predicates, "fold", folding)
+    for name in ("_LEAST_ROWS", "_LEAST_GAIN", "FOLDED_AT_ONCE"):
+        monkeypatch.setattr(shared_predicates, name, 0)
+    operators = operators_of([SLIDES[0]] * 3, ("k",), CALLS[:2])
+    row = many(np.full(64, 9))[0]
+    harvested(operators, [rows([row] * size) for size in (60, 100, 120, 121, 100, 61, 60, *[90] * 8)])
+    assert folded == [60, 100, 120, 121, 100, 61, 60, *[90] * 8]
+    assert chosen_for == [60, 121, 60, 90], (
+        "121 is more than twice 60, 60 less than half of 121, 90 for the eighth time"
+    )
 
 
 def test_numbers_of_other_pairs_are_found_in_any_order_and_one_fold_is_not_copied() -> None:

@@ -77,3 +77,11 @@ def test_rows_in_the_order_of_queries_are_not_copied() -> None:
         assert len(part) == 2
         for piece in part:
             assert piece[FIRST_KEY].chunk(0).buffers()[1].address == whole.address
+
+
+def test_many_rows_in_no_order_of_queries_stay_in_their_own() -> None:
+    whole = table(np.random.default_rng(1).integers(0, 50, 5_000).tolist(), 0)
+    portions = [pa.concat_tables(part) for (part,) in query_portions([[whole]], 1_000)]
+    assert len(portions) > 3
+    for portion in portions:
+        assert (np.diff(portion["row"].to_numpy()) > 0).all()

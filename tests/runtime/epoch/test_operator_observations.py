@@ -46,6 +46,20 @@ def test_they_are_added_as_their_records_are(parts: list[dict[str, OperatorObser
             assert total.having(measure) == {n for n, seen in expected.items() if getattr(seen, measure)}
 
 
+@given(
+    parts=PARTS, many=st.sampled_from((1, 3, 100)), names=st.lists(st.sampled_from("abcdefghij"), unique=True)
+)
+def test_some_of_them_are_those_that_are_here(
+    parts: list[dict[str, OperatorObservation]], many: int, names: list[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operator_observations, "MANY", many)
+        some, expected = added(parts).some(iter(names)), by_hand(parts)
+        assert dict(some.items()) == {name: expected[name] for name in names if name in expected}
+        assert list(some) == [name for name in names if name in expected]
+        assert types(some.plus(added(parts))) == types(expected)
+
+
 @given(records=st.dictionaries(st.text(max_size=3), RECORDS, max_size=6), many=st.sampled_from((1, 100)))
 def test_they_are_the_same_after_they_were_pickled(
     records: dict[str, OperatorObservation], many: int

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.observation import DelayObservation, EpochObservation, OperatorObservation
 from headrace.runtime.hub.opening import open_hub
@@ -22,6 +24,7 @@ from headrace.runtime.introspection.rotating_metrics import (
     lines_per_rotation,
     of_operators,
 )
+from headrace.runtime.messages import operator_observations
 from headrace.time import SECOND
 from tests.runtime.rig import Row
 
@@ -75,6 +78,34 @@ def test_of_many_each_has_its_turn_and_the_sums_are_what_was_measured() -> None:
         last = max(index for index, line in enumerate(lines) if name in line["operators"])
         assert last >= epochs - lines_per_rotation(count, 4)
         assert total == int(name[1:]) * sum(range(last + 1))
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 11)), min_size=1, max_size=12),
+    st.integers(1, 5),
+    st.sampled_from((1, 100)),
+)
+def test_the_lines_of_an_operator_add_up_to_the_epochs_that_measured_it(
+    drawn: list[set[int]], most: int, many: int
+) -> None:
+    """Operators are measured in any epochs; thirty more without any are time enough to log all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operator_observations, "MANY", many)
+        rotating = RotatingMetrics(most)
+        seen = [epoch(number, [f"q{n}" for n in sorted(of)]) for number, of in enumerate(drawn, 1)]
+        lines: list[Any] = [rotating.line(one) for one in seen]
+        assert len(rotating._epochs) <= len(drawn)
+        lines += [rotating.line(epoch(0, ())) for _ in range(30)]
+        assert not rotating._epochs, "an epoch is kept no longer than one of its operators waits"
+    measured = Counter[str]()
+    epochs = Counter[str]()
+    for one in seen:
+        measured.update({name: metrics.results for name, metrics in one.operators.items()})
+        epochs.update(one.operators.keys())
+    assert results(lines) == measured
+    for name, count in epochs.items():
+        logged = [line["operators"][name] for line in lines if name in line["operators"]]
+        assert sum(metrics.get("epochs", 1) for metrics in logged) == count
 
 
 def test_lines_of_frequent_epochs_get_shorter_and_their_sums_stay_whole() -> None:

@@ -219,6 +219,21 @@ def test_columns_that_are_one_memory_are_written_once_and_are_one_again() -> Non
             assert len(addresses) == 1
 
 
+@pytest.mark.parametrize("compressed", [True, False])
+def test_equal_columns_of_many_small_sections_are_written_once(compressed: bool) -> None:
+    drawn, stamp = np.random.default_rng(1), pa.timestamp("us", tz="UTC")
+    numbers = [drawn.integers(0, 1 << 60, 2_000) for _ in range(40)]
+    small = {
+        f"q{n}": pa.table({"a": values, "b": pa.array(values).cast(stamp), "c": values[::-1], "d": values})
+        for n, values in enumerate(numbers)
+    }
+    container = Container.open(b"".join(parts(small, compressed=compressed)))
+    container.verify()
+    assert all(container.table(name).equals(table) for name, table in small.items())
+    addresses = [column.chunk(0).buffers()[1].address for column in container.table("q7").columns]
+    assert addresses[0] == addresses[1] == addresses[3] != addresses[2]
+
+
 def test_columns_of_equal_numbers_that_are_not_one_memory_stay_apart() -> None:
     """Also such as share a buffer but not the place in it."""
     whole = pa.array(np.arange(80_000))

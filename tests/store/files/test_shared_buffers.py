@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headrace.store.files.shared_buffers import filtered, shared_buffers_of
+from headrace.store.files.shared_buffers import equal_columns_of, filtered, shared_buffers_of
 
 NUMBERS = pa.chunked_array([[1, 2], [3, None, 5]], pa.int64())
 STAMPS = pa.chunked_array([chunk.view(pa.timestamp("us")) for chunk in NUMBERS.chunks])
@@ -32,3 +32,23 @@ def test_the_same_numbers_with_other_nulls_or_at_another_place_are_another_colum
     truths = pa.Array.from_buffers(pa.bool_(), 3, [None, values])
     every = [*columns, moved, narrow, truths, truths]
     assert shared_buffers_of(pa.table(every, names=[f"c{index}" for index in range(len(every))])) == []
+
+
+def test_columns_of_equal_numbers_are_those_with_the_same_bytes() -> None:
+    numbers = pa.array([7, 1, 2, 3, 9])
+    columns = {
+        "numbers": numbers,
+        "same": pa.array([7, 1, 2, 3, 9]).view(pa.timestamp("us")),
+        "differs_within": pa.array([7, 1, 5, 3, 9]),
+        "slice": pa.array([0, 7, 1, 2, 3, 9, 4])[1:6],
+        "narrow": numbers.cast(pa.int32()),
+        "with_null": pa.array([7, 1, None, 3, 9]),
+        "zero": pa.array([0.0] * 5),
+        "negative_zero": pa.array([0.0, 0.0, -0.0, 0.0, 0.0]),
+        "truths": pa.array([True] * 5),
+        "texts": pa.array(["a"] * 5),
+    }
+    assert equal_columns_of(pa.table(columns)) == [[1, 0], [3, 0]]
+    assert equal_columns_of(pa.table({"a": numbers[:0], "b": numbers[:0]})) == []
+    several = pa.chunked_array([numbers, numbers])
+    assert equal_columns_of(pa.table({"a": several, "b": several})) == []

@@ -77,19 +77,23 @@ def fold(
     codes: Ints,
     count: int,
     strategy: Strategy | None = None,
+    former: Sequence[Strategy] = (),
 ) -> Folded:
     """Fold a batch into partials per query and cell.
 
     `columns` hold the rows by internal name, `arguments` the values of the partials' expressions on them, `codes` in
     0..count-1 the (pane, group) of each row. The first of `partial_columns` must count rows. Rows on which a group key
-    or an argument fails must not be in the batch. All strategies give equal cells (sums of doubles to rounding).
+    or an argument fails must not be in the batch. `former` are the strategies of the parts in a batch like this one: they
+    are used again. All strategies give equal cells (sums of doubles to rounding).
     """
     fold_input = fold_input_of(partial_columns, arguments, codes, count)
     batch = prepared(index, columns, fold_input.rows)
     parts, laid_passes = list[Part | DensePart](), list[Pass]()
     used: list[Strategy] = []
     for number in range(len(batch.parts)):
-        way = strategy or chosen(batch, number, fold_input, is_laid=bool(laid_passes))
+        way = strategy or (former[number] if len(former) == len(batch.parts) else None)
+        if way is None:
+            way = chosen(batch, number, fold_input, is_laid=bool(laid_passes))
         if way not in possible(batch, number, fold_input):
             way = "pairs"
         used.append(way)

@@ -37,7 +37,7 @@ from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.query_index.matching.prepare import Failed
 from headrace.operators.rows.row_pipeline import RowPipeline, joins_of
 from headrace.operators.scalar import Evaluation
-from headrace.operators.shared_aggregation.strategy import Folded, fold
+from headrace.operators.shared_aggregation.strategy import Folded, Strategy, fold
 from headrace.operators.sharing.dense_cells import DenseCells, DenseFold, Pairs, SparseFold
 from headrace.operators.sharing.shared_panes import LazyScanners, common_panes
 from headrace.operators.sharing.shared_plan import SharedPlan, plan_of
@@ -54,6 +54,9 @@ _ROWS_A_PAIR: Final = 2_000
 """As many for each (pane, group) of the last fold whose cells were added up in place: they cost little, but each has words of
 64 rows, and more rows have closer values in each word.
 """
+_ALIKE: Final = 2
+_CHOSEN_FOR: Final = 8
+"""Folds of one choice of strategies."""
 _LATEST: Final = 4
 """Folds to whose cells those of another may be added."""
 _MOST_BYTES: Final = 1 << 28
@@ -82,6 +85,24 @@ class _Held:
 
 
 @dataclass(slots=True)
+class _Chosen:
+    """The strategies that were chosen for a batch of so many rows, and how often they were used again.
+
+    To choose them takes a sample of the batch, as long as a twentieth of its fold.
+    """
+
+    strategies: Sequence[Strategy]
+    rows: int
+    uses: int = 0
+
+    def for_rows(self, rows: int) -> Sequence[Strategy]:
+        """The strategies for another batch; none if it is much smaller or larger, and at times, since rows may differ by then."""
+        self.uses += 1
+        is_alike = self.rows <= _ALIKE * rows and rows <= _ALIKE * self.rows
+        return self.strategies if is_alike and self.uses < _CHOSEN_FOR else ()
+
+
+@dataclass(slots=True)
 class SharedPredicates:
     """The scanner of several pane aggregates with the same joins and grouping."""
 
@@ -100,6 +121,8 @@ class SharedPredicates:
     pays: bool = True
     adds_up: bool = True
     """Whether the cells of the last fold were added to those of one before, or it was the first."""
+    chosen: _Chosen | None = None
+    """The strategies that folds of as many rows use again."""
 
     @staticmethod
     def of(
@@ -172,9 +195,18 @@ class SharedPredicates:
         if self.few and _LEAST_GAIN * count > batch.rows:
             self._give_up(held)
             return
+        former = () if self.chosen is None else self.chosen.for_rows(batch.rows)
         folded = fold(
-            self.plan.index, batch.columns, self.plan.layout.partial_columns, arguments, codes, count
+            self.plan.index,
+            batch.columns,
+            self.plan.layout.partial_columns,
+            arguments,
+            codes,
+            count,
+            former=former,
         )
+        if not former:
+            self.chosen = _Chosen(folded.strategies, batch.rows)
         self._note(batch, folded.failed)
         self._keep(folded, Pairs(starts[pair_panes], owner, groups.keys, slot_of_group))
 

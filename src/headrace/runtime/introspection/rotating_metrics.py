@@ -9,6 +9,7 @@ would be a megabyte of lines a second, and a tenth of the epochs' time.
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import islice
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from headrace.dataclass import dataclass
 from headrace.observation import EpochObservation, OperatorObservation
+from headrace.runtime.messages.operator_observations import OperatorObservations
 
 MOST: Final = 512
 """Operators of a line, besides new ones."""
@@ -34,8 +36,12 @@ class RotatingMetrics:
     _left: float = _AHEAD
     """Operators that may be logged now."""
     _at: float = 0.0
-    _waiting: dict[str, tuple[OperatorObservation, int]] = field(default_factory=dict)
-    """Sums and number of epochs since an operator was logged, the longest waiting first."""
+    _epochs: deque[OperatorObservations] = field(default_factory=deque)
+    """The newest epochs, back to the first of which an operator waits."""
+    _next: int = 0
+    """Number of the next epoch."""
+    _since: dict[str, int] = field(default_factory=dict)
+    """The epoch from which on an operator waits to be logged, the longest waiting first."""
     _logged: set[str] = field(default_factory=set)
 
     def line(self, seen: EpochObservation, now: float = 0.0) -> dict[str, object]:
@@ -47,14 +53,14 @@ class RotatingMetrics:
         most = min(self.most, max(-(-len(seen.operators) // _MOST_LINES), int(self._left)))
         new = [name for name in seen.operators if name not in self._logged]
         if len(self._logged) > 2 * (len(seen.operators) + self.most):
-            self._logged.intersection_update(seen.operators, self._waiting)
+            self._logged.intersection_update(seen.operators, self._since)
         self._logged.update(new)
-        if len(seen.operators) <= most and not self._waiting:
+        if len(seen.operators) <= most and not self._since:
             self._left -= len(seen.operators)
             return seen.as_dict()
         self._add(seen.operators)
-        due = [*new, *islice(self._waiting, max(0, most - len(new)))]
-        shown = {name: self._waiting.pop(name) for name in dict.fromkeys(due)}
+        due = [*new, *islice(self._since, max(0, most - len(new)))]
+        shown = self._taken(dict.fromkeys(due))
         self._left -= len(shown)
         line = replace(
             seen,
@@ -65,20 +71,26 @@ class RotatingMetrics:
         for name, (_, epochs) in shown.items():
             if epochs > 1:
                 metrics[name]["epochs"] = epochs
-        return {**line, "omitted_operators": len(seen.operators.keys() - shown.keys())}
+        return {**line, "omitted_operators": sum(name not in shown for name in seen.operators)}
 
     def _add(self, operators: Mapping[str, OperatorObservation]) -> None:
-        """Add an epoch to the sums; those of thousands that share a record stay one."""
-        sums: dict[tuple[int, int], tuple[OperatorObservation, OperatorObservation, OperatorObservation]] = {}
-        for name, observation in operators.items():
-            total = self._waiting.get(name)
-            if total is None:
-                self._waiting[name] = observation, 1
-                continue
-            key = id(total[0]), id(observation)
-            if key not in sums:
-                sums[key] = total[0], observation, total[0].plus(observation)
-            self._waiting[name] = sums[key][2], total[1] + 1
+        """Keep an epoch until all of its operators are logged: it is added to others for these alone, a few at a time."""
+        self._epochs.append(OperatorObservations.of(operators))
+        for name in operators:
+            self._since.setdefault(name, self._next)
+        self._next += 1
+
+    def _taken(self, names: Iterable[str]) -> dict[str, tuple[OperatorObservation, int]]:
+        """The sums of operators over the epochs in which they have waited, and the number of these."""
+        since = {name: self._since.pop(name) for name in names}
+        first, total, epochs = self._next - len(self._epochs), OperatorObservations.of({}), Counter[str]()
+        for number, epoch in enumerate(self._epochs, first):
+            some = epoch.some(name for name, waits_from in since.items() if waits_from <= number)
+            total = total.plus(some)
+            epochs.update(iter(some))
+        for _ in range(next(iter(self._since.values()), self._next) - first):
+            self._epochs.popleft()
+        return {name: (total[name], epochs[name]) for name in since}
 
 
 def lines_per_rotation(operators: int, most: int = MOST) -> int:

@@ -25,7 +25,7 @@ Column: TypeAlias = Any
 class OperatorObservations(Mapping[str, OperatorObservation]):
     """Measurements by operator: records of few, columns of many, of which records are made when one is asked for."""
 
-    __slots__ = ("_columns", "_names", "_records")
+    __slots__ = ("_columns", "_names", "_places", "_records")
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class OperatorObservations(Mapping[str, OperatorObservation]):
         records: dict[str, OperatorObservation] | None = None,
     ) -> None:
         """The columns are those of `OperatorObservation`, in its order; or there are records."""
-        self._names, self._records = names, records
+        self._names, self._records, self._places = names, records, dict[str, int]()
         self._columns = None if columns is None else tuple(map(_simplest, columns))
 
     @staticmethod
@@ -55,6 +55,18 @@ class OperatorObservations(Mapping[str, OperatorObservation]):
         if not isinstance(column, np.ndarray):
             return set(self._names) if column else set()
         return {self._names[place] for place in np.flatnonzero(column).tolist()}
+
+    def some(self, names: Iterable[str]) -> OperatorObservations:
+        """Those of these operators that are here; no record is made of columns."""
+        if self._columns is None:
+            records = self._by_name
+            return OperatorObservations.of({name: records[name] for name in names if name in records})
+        if not self._places:
+            self._places = {name: place for place, name in enumerate(self._names)}
+        here = tuple(name for name in names if name in self._places)
+        at = np.array([self._places[name] for name in here], np.int64)
+        columns = [column[at] if isinstance(column, np.ndarray) else column for column in self._columns]
+        return OperatorObservations(here, columns)
 
     def plus(self, other: OperatorObservations) -> OperatorObservations:
         """The sums by operator."""

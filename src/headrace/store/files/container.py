@@ -3,7 +3,8 @@
 State runs, result runs and the blobs that tasks exchange are containers. Reading is lazy and copies nothing: a table is a
 view of the mapped file.
 
-Layout: a 64-byte preamble; the record batches of all sections (of columns that are one memory once, see `shared_buffers`)
+Layout: a 64-byte preamble; the record batches of all sections (of columns that are one memory once, see `shared_buffers`, in groups of
+equal ones)
 and one copy of each distinct schema, as Arrow IPC messages, each aligned to 64 bytes; an index (`container_index`); a trailer with the
 index's length and checksum, a version and a magic word. The index comes last, so that a writer never goes back. In compressed containers
 large sections and groups have narrow columns (`narrow_columns`), and LZ4 where a sample shows that it makes them smaller still.
@@ -24,7 +25,7 @@ from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, StoreError
 from headrace.store.files.container_index import ContainerIndex, Entry, encoded
 from headrace.store.files.narrow_columns import narrowed
-from headrace.store.files.shared_buffers import shared_buffers_of, without
+from headrace.store.files.shared_buffers import equal_columns_of, shared_buffers_of, without
 from headrace.store.files.written_columns import WrittenColumns
 
 VERSION: Final = 4
@@ -174,7 +175,7 @@ class _Writer:
     def add(self, name: str, table: pa.Table, *, plain: bool = False) -> None:
         schema = table.schema.serialize().to_pybytes()
         is_large, narrow = table.nbytes >= _COMPRESSED_FROM, list[list[int]]()
-        shared_buffers = shared_buffers_of(table) if is_large and not plain else []
+        shared_buffers = (equal_columns_of if plain else shared_buffers_of)(table) if is_large else []
         if shared_buffers:
             table = without(table, shared_buffers)
         if self._compressed and is_large and not _has_dictionary(schema):

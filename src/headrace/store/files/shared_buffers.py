@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 SharedBuffers: TypeAlias = Sequence[Sequence[int]]
@@ -26,6 +27,42 @@ def shared_buffers_of(table: pa.Table) -> list[list[int]]:
             if original != index:
                 shared.append([index, original])
     return shared
+
+
+def equal_columns_of(table: pa.Table) -> list[list[int]]:
+    """Columns of numbers without NULLs, in one chunk each, that have the same bytes as an earlier one, also of another type.
+
+    Where rows were copied, as those of many small sections are, columns that were one memory are two.
+    """
+    seen: list[tuple[int, np.ndarray]] = []
+    equal = []
+    for index, column in enumerate(table.columns):
+        numbers = _numbers(column)
+        if numbers is None:
+            continue
+        original = next((other for other, those in seen if _are_equal(those, numbers)), None)
+        if original is None:
+            seen.append((index, numbers))
+        else:
+            equal.append([index, original])
+    return equal
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray | None:
+    kind = column.type
+    plain = pa.types.is_primitive(kind) and not (pa.types.is_boolean(kind) or column.null_count)
+    if not plain or column.num_chunks != 1:
+        return None
+    chunk, width = column.chunk(0), kind.bit_width // 8
+    values = np.frombuffer(chunk.buffers()[1], f"u{width}") if width in (1, 2, 4, 8) else None
+    return None if values is None else values[chunk.offset : chunk.offset + len(chunk)]
+
+
+def _are_equal(one: np.ndarray, other: np.ndarray) -> bool:
+    """Nearly always decided by the first number or the last."""
+    if one.dtype != other.dtype or not len(one) or one[0] != other[0] or one[-1] != other[-1]:
+        return False
+    return np.array_equal(one, other)
 
 
 def _memory(chunk: pa.Array) -> tuple[object, ...]:
