@@ -130,6 +130,20 @@ def test_panes_are_made_dense_where_most_groups_are_in_all_of_them(groups: int, 
     assert bool(rolled) == is_dense
 
 
+@pytest.mark.parametrize(("cells", "portions"), [(1 << 18, 1), (12 * 10, 5), (1, 50)])
+def test_windows_are_made_of_as_many_queries_at_a_time_as_have_so_many_cells(
+    cells: int, portions: int
+) -> None:
+    panes, grouped = Panes(1, 0, 0, 6), layout_of(("sum", BIGINT))
+    at, k = np.arange(5000) % 5, np.arange(5000) // 5 % 50
+    tables = sealed(grouped, panes, at, k, pa.array(k))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "_rolled_length", lambda *_: 0)
+        patch.setattr(assemble, "_CELLS_OF_QUERIES", cells)
+        made = list(windows(grouped.layouts[0], panes, ClosedPanes(tables), range(12), 9, by_query=True))
+    assert len(made) == portions
+
+
 def read_by(grouped: Grouped, panes: Panes, due: range, *, differences: bool) -> int:
     """Rows of panes and blocks that were read to make the windows, one group."""
     at = np.arange(0, panes.stop(due[-1]) + 1)

@@ -38,7 +38,6 @@ from headrace.operators.panes.window_cost_model import MOST_WINDOWS, cost
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
-from headrace.operators.window_assembly.query_portions import query_portions
 from headrace.operators.window_assembly.rolling_windows import rolled_by_query, rolling
 
 _DENSE_CELLS: Final = 2_000_000
@@ -170,7 +169,7 @@ def _rolled(
         return False, None
     if not by_query:
         return True, _rolled_cells(layout, panes, rows, due, by_query)
-    portions = query_portions([held], _rows_of_queries([held], due))
+    portions = _query_portions([held], due)
     return True, itertools.chain.from_iterable(
         _rolled_cells(layout, panes, gather(layout, own), due, by_query) for (own,) in portions
     )
@@ -258,10 +257,18 @@ def _chunk(
     ranges = left_range, right_range
     if not by_query:
         return _cells(layout, panes, parts, due, ranges, by_query)
-    portions = query_portions(parts, _rows_of_queries(parts, due))
+    portions = _query_portions(parts, due)
     return itertools.chain.from_iterable(
         _cells(layout, panes, own, due, ranges, by_query) for own in portions
     )
+
+
+def _query_portions(
+    parts: Sequence[Sequence[pa.Table]], due: range
+) -> Iterator[tuple[Sequence[pa.Table], ...]]:
+    from headrace.operators.window_assembly.query_portions import query_portions  # noqa: PLC0415 - of families
+
+    return query_portions(parts, _rows_of_queries(parts, due))
 
 
 def _rows_of_queries(parts: Iterable[Sequence[pa.Table]], due: range) -> int:

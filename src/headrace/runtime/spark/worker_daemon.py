@@ -39,6 +39,7 @@ PUT_OFF: Final = (
     "headrace.operators.sharing.shared_predicates",
     "headrace.operators.sharing.shared_panes",
     "headrace.operators.sharing.pairs.query_values",
+    "headrace.operators.window_assembly.query_portions",
     "headrace.runtime.tasks.state.compaction",
     "headrace.runtime.tasks.state.run_merging",
 )
