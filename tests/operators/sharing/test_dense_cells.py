@@ -49,13 +49,14 @@ def operators_of(windows: list[Window], keys: tuple[str, ...], calls: list[Aggre
 
 
 def cells(output: ScanOutput) -> dict[str, list[str]]:
-    """The rows of each section, in the order of panes and else in any."""
+    """The rows of each section, in the order of panes and else in any; the greatest of 0.0 and -0.0 is either."""
     listed = {}
     for section, tables in output.sections.items():
         (table,) = tables
         keys = table.column(0).to_pylist()
         assert keys == sorted(keys)
-        listed[section] = sorted(map(repr, zip(*(part.to_pylist() for part in table.columns), strict=True)))
+        columns = ([0.0 if value == 0.0 else value for value in part.to_pylist()] for part in table.columns)
+        listed[section] = sorted(map(repr, zip(*columns, strict=True)))
     return listed
 
 
