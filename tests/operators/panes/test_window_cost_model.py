@@ -77,11 +77,13 @@ def test_windows_as_differences_are_those_made_of_blocks(
         with pytest.MonkeyPatch.context() as patch:
             forced(patch, differences=differences)
             answers.append(emitted(grouped.layouts[0], panes, tables, due))
+            if panes.has_gaps:  # their rows are dropped when they are scanned
+                continue
             patch.setattr(assemble, "_CELLS_OF_QUERIES", 1)
             halves = [table.slice(*half) for table in tables for half in ((0, 1), (1,))]
             kept = [table for table in halves if table.num_rows]
             answers.append(emitted(grouped.layouts[0], panes, kept, due, by_query=True))
-    assert answers[0] == answers[1] == answers[2] == answers[3]
+    assert all(answer == answers[0] for answer in answers)
 
 
 @given(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.operators.base import block_codes
 from headrace.operators.base.operator import QUERY_NUMBER
-from headrace.operators.families import family
 from headrace.operators.families.family import QueryRowCounts
 
 
@@ -22,7 +22,7 @@ def test_queries_are_counted_in_any_chunks(chunks: list[list[int]], step: int, f
     rows = np.concatenate([np.array(chunk, np.int64) for chunk in chunks]) * step - 5
     column = pa.chunked_array([np.array(chunk, np.int64) * step - 5 for chunk in chunks])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(family, "_FEW", few)
+        patch.setattr(block_codes, "_FEW", few)
         counted = QueryRowCounts.of(pa.table({QUERY_NUMBER: column}))
     numbers, counts = np.unique(rows, return_counts=True)
     assert (counted.numbers.tolist(), counted.rows.tolist()) == (numbers.tolist(), counts.tolist())

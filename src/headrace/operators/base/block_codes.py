@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.base.group_codes import Groups, Ints, compact
+from headrace.operators.base.group_codes import Groups, Ints, compact, flat
 
 _MANY: Final = 8
 """From this many rows per code on, counting rows costs no more than marking which codes occur."""
-
-
 _MOST_MARKED: Final = 8
 """Combinations of values for each row, up to which those that occur are marked."""
 _FEW_MARKED: Final = 1 << 12
-"""The same for few rows, of all."""
+"""Combinations that are marked however few the rows are."""
+_FEW: Final = 1 << 12
+"""Numbers that are sorted as fast as they are counted."""
 
 
 class Pairs(NamedTuple):
@@ -98,6 +98,23 @@ def bounds_of(column: pa.ChunkedArray) -> tuple[int, int] | None:
         return None
     least, greatest = pc.min_max(column).values()
     return least.as_py(), greatest.as_py()
+
+
+def counted(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
+    """The distinct integers of a column without NULLs, ascending, and the rows of each.
+
+    Many in a narrow range are counted chunk by chunk: a column of many chunks is not copied.
+    """
+    bounds = bounds_of(column) if len(column) > _FEW else None
+    if bounds is None or bounds[1] - bounds[0] >= len(column):
+        values, rows = np.unique(flat(column).to_numpy(), return_counts=True)
+        return values, rows
+    least, greatest = bounds
+    counts = np.zeros(greatest - least + 1, np.int64)
+    for chunk in column.chunks if len(counts) * column.num_chunks <= len(column) else [flat(column)]:
+        counts += np.bincount(chunk.to_numpy() - least, minlength=len(counts))
+    present = np.flatnonzero(counts)
+    return present + least, counts[present]
 
 
 def _numbered(codes: Ints, span: int) -> tuple[Ints, Ints, Ints | None]:

@@ -30,8 +30,8 @@ from headrace.algebra.expressions.expression import Column
 from headrace.dataclass import dataclass
 from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
 from headrace.operators.aggregates.synopsis_calls import uses_synopses
-from headrace.operators.base.block_codes import bounds_of
-from headrace.operators.base.group_codes import Ints, flat, ints
+from headrace.operators.base.block_codes import counted
+from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import QUERY_NUMBER, Operator
 from headrace.operators.families.numbering import is_numbered
@@ -40,8 +40,6 @@ from headrace.operators.panes.panes import Panes
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
-_FEW: Final = 1 << 12
-"""Rows whose numbers are sorted as fast as they are counted."""
 ROW_LAYOUT_SUFFIX: Final = "/rows"
 """Suffix of a state's name in `row_layout_states`: all its rows are stored as rows as they arrive, without folding."""
 
@@ -186,16 +184,7 @@ class QueryRowCounts:
     @staticmethod
     def of(table: pa.Table) -> QueryRowCounts:
         """Count a table's rows by query."""
-        if table.num_rows > _FEW:
-            column = table.column(_number_column(table))
-            bounds = bounds_of(column)
-            if bounds is not None and bounds[1] - bounds[0] < table.num_rows:
-                return _counted(column, *bounds)
-        all_numbers = numbers_in(table)
-        if len(all_numbers) and (all_numbers == all_numbers[0]).all():  # most families have one query
-            return QueryRowCounts(all_numbers[:1], np.array([len(all_numbers)]))
-        numbers, rows = np.unique(all_numbers, return_counts=True)
-        return QueryRowCounts(numbers, rows)
+        return QueryRowCounts(*counted(table.column(_number_column(table))))
 
     def among(self, queries: Ints) -> Ints:
         """The rows of each of `queries` (ascending)."""
@@ -205,12 +194,3 @@ class QueryRowCounts:
         is_present[is_present] = queries[indices[is_present]] == self.numbers[is_present]
         row_counts[indices[is_present]] = self.rows[is_present]
         return row_counts
-
-
-def _counted(column: pa.ChunkedArray, least: int, greatest: int) -> QueryRowCounts:
-    """Count integers within these bounds, chunk by chunk: a column of many chunks is not copied."""
-    counts = np.zeros(greatest - least + 1, np.int64)
-    for chunk in column.chunks if len(counts) * column.num_chunks <= len(column) else [flat(column)]:
-        counts += np.bincount(chunk.to_numpy() - least, minlength=len(counts))
-    present = np.flatnonzero(counts)
-    return QueryRowCounts(present + least, counts[present])

@@ -55,7 +55,7 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part |
         for low in range(0, len(attribute.boxes), step):
             some = np.arange(low, min(low + step, len(attribute.boxes)))
             tables = {id(table): table for tables in running.values() for table in tables}
-            found = {number: _looked_up(attribute, some, table) for number, table in tables.items()}
+            found = {key: _looked_up(attribute, some, table) for key, table in tables.items()}
             dense = {
                 partial_column: tuple(found[id(table)] for table in running[partial_column])
                 for partial_column in fold_input.partial_columns

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregates.cell_table import FIRST_KEY
+from headrace.operators.base.block_codes import counted
 from headrace.operators.base.group_codes import Ints, ints
 
 _ROWS_OF_A_RUN: Final = 1 << 8
@@ -32,22 +33,19 @@ def query_portions(
     if rows <= most:
         yield tuple(parts)
         return
-    cuts = _cuts([ints(table, FIRST_KEY) for part in parts for table in part], most)
+    cuts = _cuts([table for part in parts for table in part], most)
     divided = [[_divided(table, cuts) for table in part] for part in parts]
     for index in range(len(cuts) - 1):
         yield tuple([piece for table in part for piece in table[index]] for part in divided)
 
 
-def _cuts(numbers: Sequence[Ints], most: int) -> Ints:
+def _cuts(tables: Sequence[pa.Table], most: int) -> Ints:
     """The first numbers of portions of about `most` rows, and one past the last number."""
-    least = min(int(of_table.min()) for of_table in numbers)
-    stop = max(int(of_table.max()) for of_table in numbers) + 1
-    rows = np.zeros(stop - least, np.int64)
-    for of_table in numbers:
-        rows += np.bincount(of_table - least, minlength=len(rows))
-    present = np.flatnonzero(rows)
-    before = np.cumsum(rows[present]) - rows[present]
-    return np.append(present[np.flatnonzero(np.diff(before // most, prepend=-1))] + least, stop)
+    numbers, rows = counted(
+        pa.chunked_array([chunk for table in tables for chunk in table[FIRST_KEY].chunks])
+    )
+    before = np.cumsum(rows) - rows
+    return np.append(numbers[np.flatnonzero(np.diff(before // most, prepend=-1))], numbers[-1] + 1)
 
 
 def _divided(table: pa.Table, cuts: Ints) -> list[list[pa.Table]]:

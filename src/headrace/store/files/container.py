@@ -3,9 +3,8 @@
 State runs, result runs and the blobs that tasks exchange are containers. Reading is lazy and copies nothing: a table is a
 view of the mapped file.
 
-Layout: a 64-byte preamble; the record batches of all sections (of columns that are one memory once, see `shared_buffers`, in groups of
-equal ones)
-and one copy of each distinct schema, as Arrow IPC messages, each aligned to 64 bytes; an index (`container_index`); a trailer with the
+Layout: a 64-byte preamble; the record batches of all sections (columns that are one memory once, in groups equal columns, see
+`shared_buffers`) and one copy of each distinct schema, as Arrow IPC messages, each aligned to 64 bytes; an index (`container_index`); a trailer with the
 index's length and checksum, a version and a magic word. The index comes last, so that a writer never goes back. In compressed containers
 large sections and groups have narrow columns (`narrow_columns`), and LZ4 where a sample shows that it makes them smaller still.
 """

@@ -53,9 +53,9 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray | None:
     plain = pa.types.is_primitive(kind) and not (pa.types.is_boolean(kind) or column.null_count)
     if not plain or column.num_chunks != 1:
         return None
-    chunk, width = column.chunk(0), kind.bit_width // 8
-    values = np.frombuffer(chunk.buffers()[1], f"u{width}") if width in (1, 2, 4, 8) else None
-    return None if values is None else values[chunk.offset : chunk.offset + len(chunk)]
+    chunk = column.chunk(0)
+    values = np.frombuffer(chunk.buffers()[1], f"u{kind.bit_width // 8}")
+    return values[chunk.offset : chunk.offset + len(chunk)]
 
 
 def _are_equal(one: np.ndarray, other: np.ndarray) -> bool:
