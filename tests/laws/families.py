@@ -17,7 +17,7 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.algebra.query import Filter, Join, Node, Query, Windowed
 from headrace.algebra.windows.window import Window
 from headrace.operators.base.group_codes import SLOTS, ints
-from headrace.operators.base.operator import SLOT, Advance, Operator, Sections
+from headrace.operators.base.operator import SLOT, Advance, Operator, Sections, Step
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.scan_output import ScanOutput, gathered
@@ -173,9 +173,11 @@ class Families:
             self._collect(name, by_id, {}, stream.state, new_sections)
             taken = set[str]()
             for portion in stream.portions():
-                assert not taken & portion.keys(), "each query's results are in one portion"
-                taken |= portion.keys()
-                self._collect(name, by_id, portion, {}, new_sections)
+                results = portion.by_query()
+                assert not taken & results.keys(), "each query's results are in one portion"
+                taken |= results.keys()
+                made = {id_: Step(results=rows) for id_, rows in results.items()}
+                self._collect(name, by_id, made, {}, new_sections)
             steps = stream.steps()
             assert all(steps[id_].results is None for id_ in taken)
             self._collect(name, by_id, steps, {}, new_sections)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.operators.families.numbering import is_numbered, number_of
 from headrace.runtime.messages import result_entry
-from headrace.runtime.messages.result_entry import answered, as_entry, with_file
+from headrace.runtime.messages.result_entry import FactsOfRun, answered, with_file
 from headrace.runtime.results.result_log import epochs_of
 from headrace.time import BEGINNING, FOREVER
 from tests.runtime.rig import Rig, answer, expected, faults_once_tidy, made_rows
@@ -23,6 +26,16 @@ instants = st.one_of(st.integers(BEGINNING, FOREVER), st.sampled_from([BEGINNING
 facts = st.tuples(st.integers(0, 2**40), instants, instants)
 
 
+def facts_of_run(queries: dict[str, tuple[int, int, int]], random: Random) -> FactsOfRun:
+    """Some by name, and of those that have a number some in columns, in two parts."""
+    given = FactsOfRun(dict(queries))
+    for _ in range(2):
+        moved = [name for name in given.named if is_numbered(name) and random.random() < 0.5]
+        columns = np.array([(number_of(name), *given.named.pop(name)) for name in moved], np.int64)
+        given.add(*columns.reshape(-1, 4).T)
+    return given
+
+
 class Files:
     """A store with these files alone."""
 
@@ -30,11 +43,11 @@ class Files:
         self.read = files.__getitem__
 
 
-@given(st.dictionaries(names, facts, max_size=90), st.lists(names, max_size=5))
+@given(st.dictionaries(names, facts, max_size=90), st.lists(names, max_size=5), st.randoms())
 def test_an_entry_says_of_every_query_what_it_was_given(
-    queries: dict[str, tuple[int, int, int]], others: list[str]
+    queries: dict[str, tuple[int, int, int]], others: list[str], random: Random
 ) -> None:
-    entry = json.loads(json.dumps({"name": "r", **as_entry(queries)}))
+    entry = json.loads(json.dumps({"name": "r", **facts_of_run(queries, random).as_entry()}))
     files: dict[str, bytes] = {}
 
     def write(data: bytes) -> str:
@@ -55,7 +68,7 @@ def test_an_entry_says_of_every_query_what_it_was_given(
 
 def test_ten_thousand_queries_that_answer_alike_take_few_bytes() -> None:
     queries = {f"q{n}": (100 - n % 3, 60_000_000, 70_000_000) for n in range(5, 10_005)}
-    assert len(json.dumps(as_entry(queries))) < 2000
+    assert len(json.dumps(FactsOfRun(queries).as_entry())) < 2000
 
 
 def test_results_of_many_queries_are_found_by_each(tmp_path: Path) -> None:

@@ -8,11 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headrace.operators.base.operator import AT, Step
+from headrace.operators.base.operator import AT, QUERY_NUMBER, Step
 from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.finishing import ResultsByQuery
 from headrace.operators.families.pane_queries import PaneStream
 from headrace.operators.window_assembly import assemble
 from headrace.runtime.epoch.executor import LocalExecutor
@@ -61,11 +65,11 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
     """The queries of each portion; state tasks stream whatever they can."""
     portions, original = list[set[str]](), PaneStream.portions
 
-    def noted(stream: PaneStream) -> Iterator[dict[str, Step]]:
+    def noted(stream: PaneStream) -> Iterator[ResultsByQuery]:
         of_stream = Counter[str]()
         for portion in original(stream):
-            portions.append(set(portion))
-            of_stream.update(portion.keys())
+            portions.append(set(portion.queries))
+            of_stream.update(portion.queries)
             yield portion
         assert set(of_stream.values()) <= {1}, "a query has all of its results in one portion"
 
@@ -157,15 +161,33 @@ def test_a_query_that_fails_while_results_are_written_is_left_out(
         assert faults_once_tidy(hub) == []
 
 
-def test_results_are_put_in_the_order_of_instants() -> None:
-    def rows(*at: int) -> pa.Table:
-        return pa.table({"n": pa.array(range(len(at))), AT: pa.array(at, pa.int64())})
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), min_size=1, max_size=12))
+def test_results_are_query_by_query_in_the_order_of_instants(rows: list[tuple[int, int]]) -> None:
+    numbers = np.array([3, 5, 1 << 32 | 5, 1 << 32 | 9])
+    query, at = (pa.array(column, pa.int64()) for column in zip(*rows, strict=True))
+    table = pa.table({"n": pa.array(range(len(rows))), AT: at, QUERY_NUMBER: query})
+    made = ResultsByQuery.of(table, numbers)
+    wanted = {
+        index: sorted([(at, n) for n, (of, at) in enumerate(rows) if of == index])
+        for index in sorted({of for of, _ in rows})
+    }
+    assert made.queries == [["q3", "q5", "q5.inner", "q9.inner"][index] for index in wanted]
+    assert made.numbers.tolist() == numbers[list(wanted)].tolist()
+    of_query = [(part[AT].to_pylist(), part["n"].to_pylist()) for part in made.by_query().values()]
+    assert of_query == [([at for at, _ in own], [n for _, n in own]) for own in wanted.values()]
+    assert made.rows.tolist() == [len(own) for own in wanted.values()]
+    assert made.first.tolist() == [own[0][0] for own in wanted.values()]
+    assert made.last.tolist() == [own[-1][0] for own in wanted.values()]
 
-    made = {"q1": Step(results=rows(5, 3, 5, 1)), "q2": Step(results=rows(9, 8), instants=(8, 9))}
-    stream = SimpleNamespace(portions=lambda: iter([{}, made, {"q3": Step()}]))
-    results = ResultStream("state", Cohort.of(()), stream, ())  # type: ignore[arg-type]
-    first, second, third = results.portions(Ledger())
-    assert (first, third) == ({}, {"q3": Step()})
-    assert second["q1"].results.to_pydict() == {"n": [3, 1, 0, 2], AT: [1, 3, 5, 5]}
-    assert second["q2"] is made["q2"], "instants are known where rows are in order"
-    assert results.taken == {"q1": 4, "q2": 2, "q3": 0}
+
+def test_rows_that_were_taken_are_counted_by_query() -> None:
+    def portion(*numbers: int) -> ResultsByQuery:
+        table = pa.table({AT: pa.array([0] * len(numbers)), QUERY_NUMBER: pa.array(numbers)})
+        return ResultsByQuery.of(table, np.arange(10))
+
+    made = [portion(2, 2, 7), portion(4, 4, 4)]
+    stream = SimpleNamespace(portions=lambda: iter(made), steps=dict)
+    cohort = Cohort((), np.array([2, 4, 5, 7]))
+    results = ResultStream.of("state", cohort, stream, (9, 8, 7, 6))  # type: ignore[arg-type]
+    assert list(results.portions(Ledger())) == made
+    assert results.left() == ({}, (9, 8, 7, 6), [2, 3, 0, 1])

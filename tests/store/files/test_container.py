@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import math
 import struct
@@ -17,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptStore, StoreError
+from headrace.store.files import container as container_module
 from headrace.store.files import filesystem
-from headrace.store.files.container import PASSING, Container, pack, parts, streamed
+from headrace.store.files.container import PASSING, Adjacent, Container, pack, parts, streamed
 from headrace.store.files.filesystem import LocalStore
 
 TYPES = {
@@ -317,6 +319,37 @@ def test_of_a_container_that_is_streamed_one_section_is_in_memory_a_second_time(
     assert 1 << 20 <= most < 3 << 20
     assert Container.open(data).tables() == tables
     assert data == b"".join(parts(tables))
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=20), min_size=1, max_size=3),
+    st.sampled_from([None, 7]),
+    st.sampled_from([1 << 18, 400]),
+    st.booleans(),
+)
+def test_sections_that_are_adjacent_in_a_table_are_those_of_tables(
+    portions: list[list[int]], piece: int | None, large: int, has_text: bool
+) -> None:
+    """Whether they are a group, or one of them is too large for that, or has values of no width."""
+    adjacent, tables = list[Adjacent](), dict[str, pa.Table]()
+    for number, rows in enumerate(portions):
+        names, values = [f"s{number}.{n}" for n in range(len(rows))], np.arange(sum(rows)) * (number + 1)
+        table = pa.table({"a": values, "b": values, "t": [f"{n}" for n in values] if has_text else values})
+        adjacent.append(Adjacent(table, names, rows))
+        ends = itertools.accumulate(rows)
+        tables |= {
+            name: table.slice(end - own, own) for name, end, own in zip(names, ends, rows, strict=True)
+        }
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(container_module, "_COMPRESSED_FROM", large)
+        data = b"".join(streamed(adjacent, piece=piece))
+    read = Container.open(data)
+    assert read.tables() == tables
+    read.verify()
+    for number, rows in enumerate(portions):
+        if not has_text and len(rows) >= 16 and max(rows) * 24 < large:
+            kinds = {read._index.sections[f"s{number}.{n}"][0] for n in range(len(rows))}
+            assert kinds == {container_module._SLICE}
 
 
 def test_a_container_written_in_portions_reads_as_one_written_at_once(tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column, Named
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.group_ranks import stable_order
 from headrace.operators.base.operator import AT, QUERY_NUMBER, Operator, Step
 from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.numbering import id_of
 from headrace.operators.output.changelog import EmitMode, Emitted, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.schema import BIGINT
@@ -150,6 +152,44 @@ def by_query_with_instants(
     columns = (indices[begins], begins, ends - begins, at[begins], at[ends - 1])
     for index, begin, rows, first, last in zip(*(values.tolist() for values in columns), strict=True):
         yield index, plain.slice(begin, rows), (first, last) if ascend else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResultsByQuery:
+    """The results of some queries in one table: query by query, ascending, those of each in the order of instants.
+
+    The arrays have an entry for each of them: its number, its rows, and its first and last instant.
+    """
+
+    table: pa.Table
+    numbers: Ints
+    rows: Ints
+    first: Ints
+    last: Ints
+
+    @staticmethod
+    def of(table: pa.Table, numbers: Ints) -> ResultsByQuery:
+        """Rows with the index of their query, as one table; `numbers` are those of all queries."""
+        indices, at = ints(table, QUERY_NUMBER), ints(table, AT)
+        later = indices[1:] > indices[:-1]
+        if not (later | ((indices[1:] == indices[:-1]) & (at[1:] >= at[:-1]))).all():
+            order = np.lexsort((at, indices))
+            return ResultsByQuery.of(table.take(pa.array(order)), numbers)
+        ends = np.append(np.flatnonzero(later) + 1, len(indices))
+        begins = np.append(0, ends[:-1])
+        plain = table.drop_columns([QUERY_NUMBER])
+        return ResultsByQuery(plain, numbers[indices[begins]], ends - begins, at[begins], at[ends - 1])
+
+    @property
+    def queries(self) -> list[str]:
+        """The ids of the queries."""
+        return [id_of(number) for number in self.numbers.tolist()]
+
+    def by_query(self) -> dict[str, pa.Table]:
+        """The results of each query."""
+        begins = (np.cumsum(self.rows) - self.rows).tolist()
+        places = zip(self.queries, begins, self.rows.tolist(), strict=True)
+        return {query: self.table.slice(begin, rows) for query, begin, rows in places}
 
 
 def _separated(table: pa.Table) -> tuple[pa.Table, Ints, Ints, Ints]:

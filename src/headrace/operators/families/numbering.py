@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from headrace.operators.base.group_codes import Ints
 
 _INNER: Final = ".inner"
 _QUERY_BITS: Final = 32
@@ -45,6 +50,12 @@ def number_of(operator_id: str) -> int:
     if number is None:
         raise ValueError(f"{operator_id} has no number")
     return number
+
+
+def are_registered(numbers: Ints) -> np.ndarray:
+    """Which of these numbers are those of registered queries, whose ids are `q` and the number."""
+    are_here: np.ndarray = numbers < 1 << _QUERY_BITS
+    return are_here
 
 
 def mixed_bits(number: int) -> int:

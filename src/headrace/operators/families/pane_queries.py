@@ -26,7 +26,12 @@ from headrace.operators.base.operator import (
 )
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import joined
-from headrace.operators.families.finishing import NUMBER, by_query_with_instants, plans_of
+from headrace.operators.families.finishing import (
+    NUMBER,
+    ResultsByQuery,
+    by_query_with_instants,
+    plans_of,
+)
 from headrace.operators.families.numbering import number_of
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.window_lengths import WindowLengths
@@ -100,21 +105,16 @@ class PaneStream:
         """Sections to append to the family's state."""
         return self._closed.state
 
-    def portions(self) -> Iterator[dict[str, Step]]:
-        """Steps with all results of some queries, by operator id; other queries have theirs in `steps`."""
+    def portions(self) -> Iterator[ResultsByQuery]:
+        """All results of some queries; other queries have theirs in `steps`."""
         for chunk in self._chunks:
             if not chunk.is_whole:
                 self._take(chunk, self._work)
                 continue
-            portion = _Finishing(self._work.plans)
+            portion = _FinishingWhole(self._work.plans, self._work.rejected)
             self._take(chunk, portion)
-            for index, bad in portion.rejected.items():
-                self._work.rejected.setdefault(index, []).extend(bad)
-            yield {
-                self._queries[index].id: Step(results=rows, instants=portion.instants.get(index))
-                for index, rows in portion.results().items()
-                if rows.num_rows
-            }
+            for table in portion.whole:
+                yield ResultsByQuery.of(table, self._numbers)
 
     def steps(self) -> dict[str, Step]:
         """The step of each query by operator id, with the results that were not taken; nothing can be taken afterwards."""
@@ -149,7 +149,7 @@ class PaneStream:
         if len(queries) == 1:  # all rows are its own, in order
             table, bad = finish(queries[0].finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)
             work.rejected.setdefault(0, []).extend(bad)
-            work.tables.setdefault(0, []).append(table)
+            work.add_own(table)
             return
         indices = _indices(self._numbers, flat(chunk.columns[QUERY_NUMBER]).to_numpy())
         if len(work.plans) == 1:  # its results are separated by query
@@ -179,12 +179,41 @@ class _Finishing:
         """The first and the last instant of rows of one table in order."""
         self.rejected: dict[int, list[Rejected]] = {}
 
+    def add(self, table: pa.Table) -> None:
+        """Rows with the index of their query."""
+        for index, part, instants in by_query_with_instants(table):
+            self.instants[index] = None if index in self.tables else instants
+            self.tables.setdefault(index, []).append(part)
+
+    def add_own(self, table: pa.Table) -> None:
+        """Rows of the only query."""
+        self.tables.setdefault(0, []).append(table)
+
     def results(self) -> dict[int, pa.Table]:
         """The result rows of each query."""
         return {
             index: tables[0] if len(tables) == 1 else pa.concat_tables(tables)
             for index, tables in self.tables.items()
         }
+
+
+class _FinishingWhole(_Finishing):
+    """The same of chunks that have all rows of their queries: tables stay whole, and rejects go to those of all chunks."""
+
+    def __init__(
+        self, plans: Sequence[tuple[Finish, list[int]]], rejected: dict[int, list[Rejected]]
+    ) -> None:
+        super().__init__(plans)
+        self.rejected = rejected
+        self.whole: list[pa.Table] = []
+
+    def add(self, table: pa.Table) -> None:
+        """Rows with the index of their query."""
+        self.whole += [table] if table.num_rows else []
+
+    def add_own(self, table: pa.Table) -> None:
+        """Rows of the only query."""
+        self.add(table.append_column(QUERY_NUMBER, pa.array(np.zeros(table.num_rows, np.int64))))
 
 
 def _indices(numbers: Ints, of_rows: Ints) -> Ints:
@@ -222,6 +251,4 @@ def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, indices: Ints) ->
     if plan.needs_whole_window:
         ordinals = pa.array(ints(table, WINDOW) // span + first)
         table = table.set_column(table.column_names.index(WINDOW), WINDOW, ordinals)
-    for index, part, instants in by_query_with_instants(table):
-        work.instants[index] = None if index in work.tables else instants
-        work.tables.setdefault(index, []).append(part)
+    work.add(table)

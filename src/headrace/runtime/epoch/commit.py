@@ -21,7 +21,7 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.operator_observations import OperatorObservations, added
-from headrace.runtime.messages.result_entry import with_file
+from headrace.runtime.messages.result_entry import answered_by, with_file
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import (
     ResultsFile,
@@ -147,7 +147,7 @@ def with_upper_levels(done: Round, plan: EpochPlan, message: StateMessage) -> Ep
     for ordinal, file in enumerate(
         result_files(done.receipts), message.upper.results if message.upper else 0
     ):
-        for operator in file.queries:
+        for operator in answered_by(file.facts):
             stream = index.results_of.get(operator)
             if stream is not None:
                 ordinals[stream.name] = (*ordinals.get(stream.name, ()), ordinal)

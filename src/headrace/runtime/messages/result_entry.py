@@ -13,12 +13,14 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.families.numbering import are_registered, id_of
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.home.merged_runs import all_parts_of, parts_of
 from headrace.store.files.envelope import seal, unseal
@@ -44,16 +46,33 @@ _opened: Final[Recent[str, Mapping[str, Any]]] = Recent(256)
 """The facts in files, by the file's name, which is unique."""
 
 
-def as_entry(queries: Mapping[str, Facts]) -> dict[str, Any]:
-    """The facts of queries as JSON values; the inverse is `answered`."""
-    if len(queries) <= _FEW:
-        return {_NAMED: dict(queries)}
-    named = {name: facts for name, facts in queries.items() if not _NUMBER.fullmatch(name)}
-    numbered = [(int(name[1:]), *facts) for name, facts in queries.items() if name not in named]
-    numbered.sort()
-    columns = np.diff(np.array(numbered, np.int64).reshape(-1, 4), axis=0, prepend=0)
-    packed = zlib.compress(np.ascontiguousarray(columns.T).tobytes(), 6)
-    return {_NAMED: named, _PACKED: base64.b85encode(packed).decode("ascii")}
+@dataclass(slots=True, eq=False)
+class FactsOfRun:
+    """The facts of the queries of a run while it is written: of some by name, of others by number in columns."""
+
+    named: dict[str, Facts] = field(default_factory=dict)
+    columns: list[np.ndarray] = field(default_factory=list)
+    """Of shape (4, queries): numbers, rows, least and greatest instants."""
+
+    def add(self, numbers: Ints, rows: Ints, least: Ints, greatest: Ints) -> None:
+        """Add queries by number, none of which was added before."""
+        columns = np.stack([numbers, rows, least, greatest])
+        registered = are_registered(numbers)
+        self.columns.append(columns[:, registered])
+        for number, *facts in columns[:, ~registered].T.tolist():
+            self.named[id_of(number)] = tuple(facts)
+
+    def as_entry(self) -> dict[str, Any]:
+        """The facts as JSON values; the inverse is `answered`."""
+        if len(self.named) + sum(columns.shape[1] for columns in self.columns) <= _FEW:
+            columns = (query for part in self.columns for query in part.T.tolist())
+            return {_NAMED: {**self.named, **{id_of(number): tuple(facts) for number, *facts in columns}}}
+        others = {name: facts for name, facts in self.named.items() if not _NUMBER.fullmatch(name)}
+        numbered = [(int(name[1:]), *facts) for name, facts in self.named.items() if name not in others]
+        whole = np.concatenate([*self.columns, np.array(numbered, np.int64).reshape(-1, 4).T], axis=1)
+        differences = np.diff(whole[:, np.argsort(whole[0])], axis=1, prepend=0)
+        packed = zlib.compress(differences.tobytes(), 6)
+        return {_NAMED: others, _PACKED: base64.b85encode(packed).decode("ascii")}
 
 
 def with_file(entry: Mapping[str, Any], write: Write) -> Mapping[str, Any]:
@@ -77,7 +96,11 @@ def answered(entry: Mapping[str, Any], store: Store) -> Mapping[str, Facts]:
     """The queries of an entry of the results list, with their facts. `MissingFile` of an expired entry whose file is deleted."""
     if PART in entry and _NAMED not in entry:
         return _InMerged(store, entry["name"], entry[PART]) if "name" in entry else {}
-    facts = entry if _FILE not in entry else _facts_in(entry[_FILE], store.read)
+    return answered_by(entry if _FILE not in entry else _facts_in(entry[_FILE], store.read))
+
+
+def answered_by(facts: Mapping[str, Any]) -> Mapping[str, Facts]:
+    """The queries of an entry that has their facts itself."""
     packed = facts.get(_PACKED)
     return facts[_NAMED] if packed is None else _Answered(facts[_NAMED], _columns(packed))
 

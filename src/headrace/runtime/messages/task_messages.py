@@ -31,7 +31,6 @@ from headrace.operators.panes.damage import Damage
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.message import Message
-from headrace.runtime.messages.result_entry import as_entry
 from headrace.runtime.messages.stream_progress import Clock, SourceProgress, StreamProgress
 from headrace.store.logs.committed import KeysFile
 from headrace.store.logs.manifest import StateRun
@@ -361,7 +360,7 @@ def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class ResultsFile(Message):
-    """A run of results; `queries` maps an operator to (rows, least emission instant, greatest emission instant).
+    """A run of results; `facts` are those of its queries as JSON values, see `result_entry`.
 
     `number`: its place among those of a process's state tasks, in the order in which they got results. `content`: the bytes of a
     small one, so that followers in the driver's process do not open it.
@@ -369,13 +368,13 @@ class ResultsFile(Message):
 
     name: str
     retention: str
-    queries: Mapping[str, tuple[int, int, int]]
+    facts: Mapping[str, Any]
     number: int = 0
     content: bytes = b""
 
     def as_entry(self, epoch: int) -> dict[str, Any]:
         """The entry of the results list."""
-        return {"epoch": epoch, "name": self.name, "class": self.retention, **as_entry(self.queries)}
+        return {"epoch": epoch, "name": self.name, "class": self.retention, **self.facts}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ large sections and groups have narrow columns (`narrow_columns`), and LZ4 where 
 
 from __future__ import annotations
 
+import itertools
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -80,11 +81,38 @@ def parts(
     return writer.finish(header or {})
 
 
-def streamed(portions: Iterable[Mapping[str, pa.Table]], *, piece: int | None = None) -> Iterator[Any]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Adjacent:
+    """Sections that follow each other in one table: their names, and the number of rows of each."""
+
+    table: pa.Table
+    names: Sequence[str]
+    rows: Sequence[int]
+
+    def add_to(self, writer: _Writer) -> None:
+        """As one group, if all are small and of fixed width; else section by section."""
+        width = _width(self.table.schema)
+        if width and max(self.rows) * width < _COMPRESSED_FROM and len(self.names) >= _MANY:
+            writer.add_group(self)
+        else:
+            writer.add_all(self._apart())
+
+    def _apart(self) -> dict[str, pa.Table]:
+        ends = itertools.accumulate(self.rows)
+        each = zip(self.names, ends, self.rows, strict=True)
+        return {name: self.table.slice(end - rows, rows) for name, end, rows in each}
+
+
+def streamed(
+    portions: Iterable[Mapping[str, pa.Table] | Adjacent], *, piece: int | None = None
+) -> Iterator[Any]:
     """The bytes of a container whose sections are given in portions, of which only one is in memory; with `piece` of a compressed one."""
     writer = _Writer(True, piece is not None, piece)
-    for tables in portions:
-        writer.add_all(tables)
+    for portion in portions:
+        if isinstance(portion, Adjacent):
+            portion.add_to(writer)
+        else:
+            writer.add_all(portion)
         yield from writer.written()
     yield from writer.finish({})
 
@@ -145,8 +173,10 @@ class _Writer:
             if name not in grouped:
                 self.add(name, table)
         for schema in dict.fromkeys(grouped.values()):
+            names = [name for name, its_schema in grouped.items() if its_schema == schema]
+            together = [tables[name] for name in names]
             self.add_group(
-                {name: tables[name] for name, its_schema in grouped.items() if its_schema == schema}
+                Adjacent(pa.concat_tables(together), names, [table.num_rows for table in together])
             )
 
     def written(self) -> list[Any]:
@@ -154,21 +184,14 @@ class _Writer:
         parts, self._parts = self._parts, []
         return parts
 
-    def add_group(self, tables: Mapping[str, pa.Table]) -> None:
-        """Sections of one schema as one table."""
-        self.add("", pa.concat_tables(tables.values()).combine_chunks(), plain=True)
+    def add_group(self, sections: Adjacent) -> None:
+        """Small sections as one table."""
+        self.add("", sections.table.combine_chunks(), plain=True)
         group = self._sections.pop("")
-        start = 0
-        for name, table in tables.items():
-            self._sections[name] = [
-                _SLICE,
-                group[1],
-                table.num_rows,
-                None,
-                [[len(self._groups), start]],
-                None,
-            ]
-            start += table.num_rows
+        start, number = 0, len(self._groups)
+        for name, rows in zip(sections.names, sections.rows, strict=True):
+            self._sections[name] = [_SLICE, group[1], rows, None, [[number, start]], None]
+            start += rows
         self._groups.append(group)
 
     def add(self, name: str, table: pa.Table, *, plain: bool = False) -> None:

@@ -38,7 +38,7 @@ def task_loads(receipts: Sequence[StateReceipt], manifest: Manifest) -> dict[str
     ).keys()
     tasks = 1 + max((receipt.task for receipt in receipts), default=0)
     loads = {name: [0] * tasks for name in sorted(names if tasks > 1 else ())}
-    for receipt in receipts:
+    for receipt in receipts if loads else ():
         for name in loads.keys() & receipt.operators.keys():
             seen = receipt.operators[name]
             loads[name][receipt.task] += seen.probes + seen.candidates

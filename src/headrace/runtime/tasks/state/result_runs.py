@@ -14,15 +14,16 @@ import pyarrow as pa
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
-from headrace.operators.base.operator import AT, Operator, Step
+from headrace.operators.base.operator import AT, Operator
+from headrace.operators.families.finishing import ResultsByQuery
 from headrace.runtime.home import file_names
 from headrace.runtime.home.run_cache import keep_results
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.result_entry import Facts
+from headrace.runtime.messages.result_entry import Facts, FactsOfRun
 from headrace.runtime.messages.task_messages import ResultsFile, StateMessage
 from headrace.runtime.results.time_merge import PIECE
 from headrace.runtime.tasks.file_writes import FileWrites
-from headrace.store.files.container import parts, streamed
+from headrace.store.files.container import Adjacent, parts, streamed
 from headrace.store.files.filesystem import Store
 from headrace.store.maintenance.retention_classes import RETAIN_ALL
 from headrace.time import Instant
@@ -64,7 +65,7 @@ class ResultRuns:
         results: Mapping[str, pa.Table],
         instants: Mapping[str, tuple[Instant, Instant]],
         writes: FileWrites,
-        streams: Mapping[str, Iterable[Mapping[str, Step]]],
+        streams: Mapping[str, Iterable[ResultsByQuery]],
     ) -> tuple[ResultsFile, ...]:
         """Write the results by query; a small run stays in memory, and goes to the driver with its receipt: it is read at once.
 
@@ -86,7 +87,7 @@ class ResultRuns:
                 writes.add(partial(store.write_once, name, [content], durable=False))
             else:
                 store.write_once(name, streamed(_portions(tables), piece=PIECE), durable=False)
-            facts = {query: _facts(table, instants.get(query)) for query, table in tables.items()}
+            facts = FactsOfRun(_facts_of(tables, instants)).as_entry()
             files.append(ResultsFile(name, retention, facts, number, content))
         return tuple(files)
 
@@ -99,28 +100,27 @@ class ResultRuns:
         self,
         store: Store,
         retention: str,
-        portions: Iterable[Mapping[str, Step]],
+        portions: Iterable[ResultsByQuery],
         results: Mapping[str, pa.Table],
         instants: Mapping[str, tuple[Instant, Instant]],
     ) -> Iterator[ResultsFile]:
         """Write results of one retention as they are made, and then those that others have made; no file if there are none."""
-        facts: dict[str, Facts] = {}
+        facts = FactsOfRun()
 
-        def taken() -> Iterator[dict[str, pa.Table]]:
+        def taken() -> Iterator[Mapping[str, pa.Table] | Adjacent]:
             for portion in portions:
-                tables = {query: step.results for query, step in portion.items() if step.results is not None}
-                facts.update({query: _facts(rows, portion[query].instants) for query, rows in tables.items()})
-                yield tables
+                facts.add(portion.numbers, portion.rows, portion.first, portion.last)
+                yield Adjacent(portion.table, portion.queries, portion.rows.tolist())
             tables = self._by_retention(results).get(retention, {})
-            facts.update({query: _facts(rows, instants.get(query)) for query, rows in tables.items()})
+            facts.named.update(_facts_of(tables, instants))
             yield from _portions(tables)
 
         made = taken()
-        first = next(filter(None, made), None)
+        first = next(made, None)
         if first is not None:
             name, number = self._run(retention)
             store.write_once(name, streamed(itertools.chain((first,), made), piece=PIECE), durable=False)
-            yield ResultsFile(name, retention, facts, number)
+            yield ResultsFile(name, retention, facts.as_entry(), number)
 
     def _by_retention(self, results: Mapping[str, pa.Table]) -> dict[str, dict[str, pa.Table]]:
         by_retention: dict[str, dict[str, pa.Table]] = {}
@@ -144,6 +144,12 @@ def _portions(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
             portion, rows = {}, 0
     if portion:
         yield portion
+
+
+def _facts_of(
+    tables: Mapping[str, pa.Table], instants: Mapping[str, tuple[Instant, Instant]]
+) -> dict[str, Facts]:
+    return {query: _facts(table, instants.get(query)) for query, table in tables.items()}
 
 
 def _facts(table: pa.Table, instants: tuple[Instant, Instant] | None) -> Facts:

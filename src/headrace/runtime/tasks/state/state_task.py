@@ -54,7 +54,7 @@ from headrace.runtime.tasks.file_writes import AT_ONCE, FileWrites
 from headrace.runtime.tasks.state.agenda import agenda_for, leave, visits
 from headrace.runtime.tasks.state.emission_limits import emission_limits, is_long
 from headrace.runtime.tasks.state.result_runs import ResultRuns
-from headrace.runtime.tasks.state.result_streams import NONE_TAKEN, ResultStream
+from headrace.runtime.tasks.state.result_streams import ResultStream
 from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
@@ -67,6 +67,7 @@ from headrace.store.files.filesystem import LocalStore
 from headrace.time import Instant
 
 if TYPE_CHECKING:
+    from headrace.operators.families.finishing import ResultsByQuery
     from headrace.runtime.tasks.state.compaction import MergedAhead
 
 _MOST_AHEAD = 1 << 25
@@ -229,7 +230,7 @@ class StateTask:
             if stream is None or retention is None:
                 self._ledger[name].rows_out += self._collect_all(cohort, step.steps, rows.tolist())
             else:
-                result_stream = ResultStream(name, cohort, stream, rows.tolist())
+                result_stream = ResultStream.of(name, cohort, stream, rows.tolist())
                 self._result_streams.setdefault(retention, []).append(result_stream)
         for section, tables in new_sections.items():
             key = f"{name}/{section}"
@@ -242,15 +243,14 @@ class StateTask:
             return None
         return self.result_runs.retention_of_all(cohort.queries)
 
-    def _streamed(self, streams: Sequence[ResultStream]) -> Iterator[dict[str, Step]]:
+    def _streamed(self, streams: Sequence[ResultStream]) -> Iterator[ResultsByQuery]:
         """The results of cohorts as they are made; those that a cohort makes at once are collected at its end."""
         for stream in streams:
             try:
                 yield from stream.portions(self._ledger)
                 with self._ledger.timed(stream.name):
-                    steps, taken = stream.stream.steps(), stream.taken
-                    rows = self._collect_all(stream.cohort, steps, stream.state_rows, taken)
-                self._ledger[stream.name].rows_out += rows + taken.total()
+                    rows = self._collect_all(stream.cohort, *stream.left())
+                self._ledger[stream.name].rows_out += rows + int(stream.taken.sum())
                 self.order_results()
             except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
                 self._fail(stream.cohort.queries, failure)
@@ -303,12 +303,13 @@ class StateTask:
         cohort: Cohort,
         steps: Mapping[str, Step],
         state_rows: Sequence[int],
-        taken: Mapping[str, int] = NONE_TAKEN,
+        taken: Sequence[int] = (),
     ) -> int:
         """Collect a cohort's steps, without results that were `taken`; returns their rows. Queries with one step have one measurement."""
         results, quiet = 0, dict[tuple[int, int, int], OperatorObservation]()
-        for query, rows in zip(cohort.queries, state_rows, strict=True):
-            step, taken_rows = steps[query.id], taken.get(query.id, 0) if taken else 0
+        none = [0] * len(state_rows)
+        for query, rows, taken_rows in zip(cohort.queries, state_rows, taken or none, strict=True):
+            step = steps[query.id]
             if step.results is not None or step.rejected or query.id in self._seen:
                 results += self._collect(query.id, step, rows, taken_rows)
                 continue
