@@ -70,6 +70,8 @@ class OperatorObservations(Mapping[str, OperatorObservation]):
 
     def plus(self, other: OperatorObservations) -> OperatorObservations:
         """The sums by operator."""
+        if not self._names:
+            return other
         if self._columns is None and other._columns is None:
             sums = dict(self._by_name)
             for name, seen in other._by_name.items():
