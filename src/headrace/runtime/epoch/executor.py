@@ -111,11 +111,12 @@ class LocalExecutor:
         Matrix products have one thread, as in Spark's workers: more of them wait for each other actively where cores are few.
         """
         inbox: dict[int, list[ScanBlob]] = {state.task: [] for state in states}
+        scans, states = pickle.loads(pickle.dumps((scans, states)))
         with _one_thread():
             for scan in scans:
-                for task, blob in scan_blobs(pickle.loads(pickle.dumps(scan))):
+                for task, blob in scan_blobs(scan):
                     inbox[task].append(blob)
-            self._finished = run_states(pickle.loads(pickle.dumps(states)), inbox)
+            self._finished = run_states(states, inbox)
         return self._finished.receipts
 
     def await_files(self) -> None:

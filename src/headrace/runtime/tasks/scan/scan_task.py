@@ -449,11 +449,11 @@ def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Itera
     for section, table in folded.deltas.items():
         for owner, part in _split(table, message.owners):
             shares[owner][section] = part
-    # The measurements of thousands of operators are in the first blob only.
-    brief = replace(receipt, operators={}, work={}, filters={}, arrived={})
-    for owner, share in enumerate(shares):
-        rejected = folded.rejected if owner == 0 else {}
-        yield owner, ScanBlob(receipt if owner == 0 else brief, rejected, share)
+    yield 0, ScanBlob(receipt, folded.rejected, shares[0])
+    if len(shares) > 1:  # the measurements of thousands of operators are in the first blob only
+        brief = replace(receipt, operators={}, work={}, filters={}, arrived={})
+        for owner, share in enumerate(shares[1:], 1):
+            yield owner, ScanBlob(brief, {}, share)
 
 
 def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.Table]]:
