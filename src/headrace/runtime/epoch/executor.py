@@ -86,15 +86,17 @@ class Executor(Protocol):
 
 @cache
 def _thread_pools() -> ThreadpoolController:
-    """The thread pools of the libraries that numpy has loaded by now: it goes through all libraries of the process."""
+    """The thread pools of numpy's libraries for matrices that are loaded by now: it goes through all libraries of the process."""
     from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - a short command has loaded numpy with one thread
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
 def _one_thread() -> AbstractContextManager[object]:
     """A block in which products of matrices have one thread."""
-    return nullcontext() if matrices_have_one_thread() else _thread_pools().limit(limits=1, user_api="blas")
+    if matrices_have_one_thread() or all(pool.num_threads == 1 for pool in _thread_pools().lib_controllers):
+        return nullcontext()
+    return _thread_pools().limit(limits=1)
 
 
 class LocalExecutor:
