@@ -193,9 +193,10 @@ class _Writer:
         elif self._compressed and not plain and is_large:
             kind, bodies = _STREAM, [_stream(table.combine_chunks(), _compression_of(table), self._piece)]
         else:
-            if table.num_columns and table.column(0).num_chunks > 1 and table.nbytes < _MERGED_BELOW:
-                table = table.combine_chunks()
-            kind, bodies = _BATCHES, [batch.serialize(memory_pool=PASSING) for batch in table.to_batches()]
+            batches = table.to_batches()
+            if len(batches) > 1 and table.nbytes < _MERGED_BELOW:
+                batches = table.combine_chunks().to_batches()
+            kind, bodies = _BATCHES, [batch.serialize(memory_pool=PASSING) for batch in batches]
         number = self._schemas.setdefault(schema, len(self._schemas))
         crc, places = 0, []
         for body in bodies:
