@@ -44,10 +44,15 @@ class Prefixes:
         import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
 
         footer = pq.read_metadata(pa.BufferReader(file)) if footer is None else footer
+        if own is not None:
+            return Prefixes._of_joined(own, json.loads(footer.metadata[JOINED.encode()]), footer)
+        return Prefixes.of_footer(footer)
+
+    @staticmethod
+    def of_footer(footer: pq.FileMetaData) -> Prefixes:
+        """The same of a run that is not joined with others."""
         count = footer.num_row_groups
         metadata = footer.metadata or {}
-        if own is not None:
-            return Prefixes._of_joined(own, json.loads(metadata[JOINED.encode()]), footer)
         if SHARES.encode() not in metadata:
             return Prefixes((1.0,), (count,), (footer.num_rows,), footer.num_rows, footer)
         if not count:  # of a run that was reduced no row is left

@@ -12,9 +12,10 @@ Small runs are joined in one file, row group by row group; `headrace.joined` the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -91,28 +92,23 @@ class RunWriter:
             ours[AT] = pa.array(at)
         if self.blocks is not None:
             ours[BLOCK] = pa.array(self.blocks.of(draw))
-        # without NULL: columns that cannot be are written faster
-        theirs = [
-            pa.field(name, column.type) for name, column in zip(self.schema.names, columns, strict=True)
-        ]
-        added = [pa.field(name, column.type, nullable=False) for name, column in ours.items()]
-        table = pa.table([*columns, *ours.values()], schema=pa.schema([*theirs, *added]))
+        theirs = dict(zip(self.schema.names, columns, strict=True))
         follows = self.ordered is None or at[0] >= self.ordered.high
         waits = self.gathers or self.blocks is not None or self.batches or not follows
         if waits or bool((at[1:] < at[:-1]).any()):
+            table = _table(theirs | ours, theirs)
             self.batches.append((table, at, position, draw))
             self.row_count += len(at)
             self.buffered += table.nbytes + at.nbytes + position.nbytes + draw.nbytes
             return self._sorted() if self._is_full(self.row_count) else []
-        return self._in_order(table, at)
+        return self._in_order(theirs | ours, at)
 
-    def _in_order(self, table: pa.Table, at: Ints) -> list[pa.Buffer]:
+    def _in_order(self, columns: Mapping[str, pa.Array], at: Ints) -> list[pa.Buffer]:
         """Append rows to the run of those in order; the runs that became full, or cannot have the first NULL of a column."""
-        nulls = {name for name in table.schema.names if table.column(name).null_count}
+        nulls = {name for name, column in columns.items() if column.null_count}
         done = [] if nulls <= self.with_nulls else self._ended()
         self.with_nulls |= nulls
-        fields = [field.with_nullable(field.name in self.with_nulls) for field in table.schema]
-        table = pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
+        table = _table(columns, self.with_nulls)
         if self.ordered is None:
             self.ordered = RunEncoder(table.schema)
         self.ordered.write(table, at)
@@ -142,6 +138,12 @@ class RunWriter:
         run = RunEncoder(rows.schema)
         run.write(rows.take(pa.array(order)), at[order])
         return [run.close()]
+
+
+def _table(columns: Mapping[str, pa.Array], nullable: Container[str]) -> pa.Table:
+    """Rows in which all other columns are without NULL: columns that cannot be are written faster."""
+    fields = [pa.field(name, column.type, name in nullable) for name, column in columns.items()]
+    return pa.Table.from_arrays([*columns.values()], schema=pa.schema(fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,19 +192,7 @@ class RunEncoder:
         import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
 
         self._out = pa.BufferOutputStream()
-        packed = [field.name for field in schema if _is_packed(field.type)]
-        doubles = [field.name for field in schema if pa.types.is_floating(field.type)]
-        encodings = dict.fromkeys(packed, "DELTA_BINARY_PACKED") | dict.fromkeys(doubles, "BYTE_STREAM_SPLIT")
-        self._writer = pq.ParquetWriter(
-            self._out,
-            schema,
-            # Packed columns do not get smaller by compression, only slower to write.
-            compression={field.name: "none" if field.name in packed else "lz4" for field in schema},
-            # Nearly all fates are equal: compressing them takes half as long as a dictionary.
-            use_dictionary=[field.name for field in schema if _repeats(field.type) and field.name != FATE],
-            column_encoding=encodings,
-            write_statistics=[field.name for field in schema if field.name == BLOCK or _is_searched(field)],
-        )
+        self._writer = pq.ParquetWriter(self._out, schema, **_settings(schema))
         self.rows = 0
         self.high = -(1 << 63)
 
@@ -227,6 +217,22 @@ class RunEncoder:
             self._writer.add_key_value_metadata(metadata)
         self._writer.close()
         return self._out.getvalue()
+
+
+@lru_cache(256)  # every epoch writes a run of each stream
+def _settings(schema: pa.Schema) -> dict[str, Any]:
+    """How the columns of runs are encoded: arguments of Arrow's writer."""
+    packed = [field.name for field in schema if _is_packed(field.type)]
+    doubles = [field.name for field in schema if pa.types.is_floating(field.type)]
+    return {
+        # Packed columns do not get smaller by compression, only slower to write.
+        "compression": {field.name: "none" if field.name in packed else "lz4" for field in schema},
+        # Nearly all fates are equal: compressing them takes half as long as a dictionary.
+        "use_dictionary": [field.name for field in schema if _repeats(field.type) and field.name != FATE],
+        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED")
+        | dict.fromkeys(doubles, "BYTE_STREAM_SPLIT"),
+        "write_statistics": [field.name for field in schema if field.name == BLOCK or _is_searched(field)],
+    }
 
 
 def has_own_time(schema: pa.Schema, time: str | None) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.connectors.formats import parquet_reader
 from headrace.connectors.formats.typed_columns import fitted
 from headrace.connectors.sources.listing import list_new
 from headrace.connectors.sources.source_reader import read
@@ -51,6 +52,16 @@ def test_columns_are_found_by_name_and_cast_to_the_schema(tmp_path: Path, using:
     rows, reasons = everything(stream(tmp_path, using.split(maxsplit=1)[0]))
     assert rows == [{"k": k, "v": 1.5, "s": "x", "at": AT} for k in range(3)]
     assert reasons == []
+
+
+@pytest.mark.parametrize("small", [0, 1 << 18])
+def test_a_file_is_read_as_a_whole_or_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr(parquet_reader, "_SMALL", small)
+    write(tmp_path / "a", table(5), "parquet")
+    rows, reasons = everything(stream(tmp_path, "parquet"))
+    assert ([row["k"] for row in rows], reasons) == ([*range(5)], [])
 
 
 @pytest.mark.parametrize("using", FORMATS)

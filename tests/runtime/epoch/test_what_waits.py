@@ -216,3 +216,18 @@ def test_a_query_that_fails_above_the_first_level_is_left_out_of_the_whole_epoch
             == [min(2 * second + row, 10) for second in range(ATTEMPTS + 2) for row in (1, 2)][: len(counts)]
         )
         assert len(counts) >= 2 * ATTEMPTS
+
+
+def test_who_takes_part_is_found_once_and_again_after_a_statement(tmp_path: Path) -> None:
+    with opened(tmp_path) as hub:
+        hub.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE TUMBLING 5 SECONDS];")
+        epoch(hub, "s", 1)
+        engine = hub.loop.engine
+        (operator,) = engine.plan.operators
+        first = engine.rounds.participants(engine.manifest)
+        assert operator in first
+        assert engine.rounds.participants(engine.manifest) is first
+        hub.execute("PAUSE QUERY q;")
+        assert operator not in engine.rounds.participants(engine.manifest)
+        hub.execute("RESUME QUERY q;")
+        assert operator in engine.rounds.participants(engine.manifest)

@@ -28,14 +28,38 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "home")
 
 
+LEAVING = ["/etc/passwd", "..", "../x", "a/../b", "a/.", "a/..", "./a"]
+
+
 @pytest.mark.parametrize(
-    "name", ["", "/etc/passwd", "../x", "a/../b", "a//b", "a/", ".", "a\\b", "a\0b", f"a/{UNFINISHED}b"]
+    "name",
+    [
+        *LEAVING,
+        "",
+        "a//b",
+        "a/",
+        ".",
+        "a\\b",
+        "a\0b",
+        UNFINISHED,
+        f"{UNFINISHED}b",
+        f"a/{UNFINISHED}b",
+        f"{UNFINISHED}/a",
+    ],
 )
 def test_a_name_that_would_leave_the_home_is_refused(store: LocalStore, name: str) -> None:
     with pytest.raises(StoreError, match="cannot be the name of a file"):
         store.write_once(name, [b"x"])
     with pytest.raises(StoreError, match="cannot be the name of a file"):
         store.read(name)
+
+
+@pytest.mark.parametrize(
+    "name", [".a", "..a/b", "a/...", "a.", "a\n", "a/.\n", f"a{UNFINISHED}b", UNFINISHED[:-1]]
+)
+def test_other_names_may_begin_with_a_dot(store: LocalStore, name: str) -> None:
+    store.write_once(name, [b"x"])
+    assert store.read(name) == b"x"
 
 
 def test_what_was_written_is_read_and_mapped(store: LocalStore) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 BATCH: Final = 1 << 18
 _ALONE: Final = 1 << 16
 """Rows of a row group that is read by itself; smaller ones are read together."""
+_SMALL: Final = 1 << 18
+"""Bytes of a file that is read as a whole: many short reads of it cost more than its bytes."""
 _MICROSECONDS: Final = {"ms": 1000, "us": 1}
 """In a unit of a column whose statistics are used: those of nanoseconds would be rounded."""
 
@@ -52,7 +54,7 @@ def chunks(
     """The rows of the record's row groups, `BATCH` at a time, with the columns asked for, or all but the one that is `put_off`."""
     first = 0
     try:
-        source = _opened(file)
+        source = _opened(pa.BufferReader(file.read()) if record.size <= _SMALL else file)
         groups = list(range(record.start, source.num_row_groups if record.end == WHOLE else record.end))
         metadata = source.metadata
         rows = lambda: sum(metadata.row_group(group).num_rows for group in groups)  # noqa: E731
@@ -74,7 +76,7 @@ def chunks(
         ) from problem
 
 
-def _opened(file: BinaryIO) -> pq.ParquetFile:
+def _opened(file: BinaryIO | pa.NativeFile) -> pq.ParquetFile:
     import pyarrow.parquet as pq  # noqa: PLC0415 - only where a file is read
 
     return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")

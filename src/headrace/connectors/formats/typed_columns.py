@@ -51,7 +51,7 @@ def fitted(columns: Sequence[pa.Array], fields: Sequence[Field], first: int) -> 
         if failed is not None:
             for at in np.flatnonzero(failed).tolist():
                 bad.setdefault(at, f"column {field.name}: {_shown(column[at])} does not fit {field.type}")
-    batch = pa.RecordBatch.from_arrays(values, schema=Schema(tuple(fields)).arrow())
+    batch = pa.RecordBatch.from_arrays(values, names=[field.name for field in fields])
     if not bad:
         return Chunk(batch, rows, [], length)
     refused = [
@@ -79,9 +79,12 @@ def _text(cells: Sequence[pa.Scalar], fields: Sequence[Field]) -> str:
 
 
 def _cast(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
+    is_text = pa.types.is_string(target)
+    if column.type == target and not is_text:
+        return column, None
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if pa.types.is_string(target):
+    if is_text:
         try:
             column.validate(full=True)
         except pa.ArrowInvalid:

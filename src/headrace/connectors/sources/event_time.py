@@ -57,7 +57,7 @@ def event_times(
     else:
         return EventTimes.of(np.full(rows, record.arrival, np.int64)), None, []
     nulls = column.null_count
-    micros = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else _midnights(column)
+    micros = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else _midnights(column)
     at = (micros.fill_null(0) if nulls else micros).to_numpy()
     times, (first, last) = EventTimes.of(at), accepted(record, definition)
     if not nulls and (not rows or (times.bounds[0] >= first and times.bounds[1] <= last)):

@@ -89,7 +89,7 @@ def _folder_times(path: str, now: Instant) -> Position | None:
     if _is_glob(path):
         return None
     try:
-        status = Path(path).stat()
+        status = os.stat(path)  # noqa: PTH116 - each epoch, and a path object costs more than the call
     except OSError:
         return None
     if not stat.S_ISDIR(status.st_mode) or status.st_mtime_ns // 1000 > now - _SETTLED:
@@ -152,7 +152,10 @@ def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
         for pattern in written_out(path):
             _require_readable(pattern)
         for name in _matches(path):
-            yield from _folder(name, deep=deep) if os.path.isdir(name) else _visible(name)  # noqa: PTH112
+            if os.path.isdir(name):  # noqa: PTH112
+                yield from _folder(name, deep=deep)
+            elif _is_visible(name.rpartition("/")[2]):
+                yield name
         return
     if os.path.isdir(path):  # noqa: PTH112
         yield from _folder(path, deep=deep)
@@ -212,7 +215,8 @@ def _folder(path: str, *, deep: bool, within: tuple[str, ...] = ()) -> Iterator[
         with os.scandir(path) as entries:
             for entry in entries:
                 if not _is_folder(entry):
-                    yield from _visible(entry.path)
+                    if _is_visible(entry.name):
+                        yield entry.path
                 elif deep and not entry.name.startswith((".", "_")) and not _leads_back(entry, above):
                     yield from _folder(entry.path, deep=True, within=above)
     except FileNotFoundError:
@@ -234,10 +238,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         raise
 
 
-def _visible(path: str) -> Iterator[str]:
-    name = path.rpartition("/")[2]
-    if not name.startswith((".", "_")) and not name.endswith((".tmp", "._COPYING_")):
-        yield path
+def _is_visible(name: str) -> bool:
+    return not name.startswith((".", "_")) and not name.endswith((".tmp", "._COPYING_"))
 
 
 def _is_glob(path: str) -> bool:

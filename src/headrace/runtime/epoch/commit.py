@@ -185,6 +185,8 @@ def _without_expired(
             committed = after.stream(name)
             since = max(min(horizon, beyond(progress_of(committed))), committed.retained_since)
             streams[name] = replace(after.streams[name], retained_since=since)
+    if not lists:
+        return after
     return replace(after, lists=after.lists.changed(lists), streams=after.streams.changed(streams))
 
 

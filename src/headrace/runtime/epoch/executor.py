@@ -86,15 +86,17 @@ class Executor(Protocol):
 
 @cache
 def _thread_pools() -> ThreadpoolController:
-    """The thread pools of the libraries that numpy has loaded by now: it goes through all libraries of the process."""
+    """The thread pools of numpy's libraries for matrices that are loaded by now: it goes through all libraries of the process."""
     from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - a short command has loaded numpy with one thread
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
 def _one_thread() -> AbstractContextManager[object]:
     """A block in which products of matrices have one thread."""
-    return nullcontext() if matrices_have_one_thread() else _thread_pools().limit(limits=1, user_api="blas")
+    if matrices_have_one_thread() or all(pool.num_threads == 1 for pool in _thread_pools().lib_controllers):
+        return nullcontext()
+    return _thread_pools().limit(limits=1)
 
 
 class LocalExecutor:
@@ -111,11 +113,12 @@ class LocalExecutor:
         Matrix products have one thread, as in Spark's workers: more of them wait for each other actively where cores are few.
         """
         inbox: dict[int, list[ScanBlob]] = {state.task: [] for state in states}
+        scans, states = pickle.loads(pickle.dumps((scans, states)))
         with _one_thread():
             for scan in scans:
-                for task, blob in scan_blobs(pickle.loads(pickle.dumps(scan))):
+                for task, blob in scan_blobs(scan):
                     inbox[task].append(blob)
-            self._finished = run_states(pickle.loads(pickle.dumps(states)), inbox)
+            self._finished = run_states(states, inbox)
         return self._finished.receipts
 
     def await_files(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from headrace.adaptive.settling.settled_order import ChoiceTime
 from headrace.catalog.catalog import Catalog
 from headrace.dataclass import dataclass
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.overload.memory import Limits
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
@@ -131,6 +132,7 @@ class Rounds:
     _task_size: TaskSize = field(default_factory=TaskSize)
     _rehearsals: Rehearsals = field(default_factory=Rehearsals)
     _pauses: Pauses = field(default_factory=Pauses)
+    _participants: MadeOnce[Participants] = field(default_factory=lambda: MadeOnce(1))
     _due: Due = field(default_factory=Due)
     _filter_orders: FilterOrders = field(default_factory=FilterOrders)
     _join_orders: JoinOrders = field(default_factory=JoinOrders)
@@ -204,8 +206,12 @@ class Rounds:
     def participants(
         self, manifest: Manifest, level: int = 0, left_out: frozenset[str] = frozenset()
     ) -> Participants:
-        """The operators that take part in the round of a level."""
-        return participants(self.plan, manifest, self.paused, level, left_out)
+        """The operators that take part in the round of a level; those of the first one are found once for a manifest."""
+        if level or left_out:
+            return participants(self.plan, manifest, self.paused, level, left_out)
+        plan, paused = self.plan, self.paused
+        known = self._participants
+        return known.of((plan, manifest, paused), lambda: participants(plan, manifest, paused, 0, left_out))
 
     @property
     def paused(self) -> frozenset[str]:

@@ -120,7 +120,9 @@ def scan_messages(
     committed = {name: orders.began.stream(name) for name in streams}
     deduplicated = {name for name, stream in streams.items() if stream.deduplicate and not work.is_replay}
     weight = sum(weight for _, weight in work.splits)
-    work = replace(work, splits=tuple(in_parts(work.splits, enough_rows(orders.dear_rows), cores)))
+    splits = in_parts(work.splits, enough_rows(orders.dear_rows), cores)
+    if len(splits) > len(work.splits):
+        work = replace(work, splits=tuple(splits))
     most = work.tasks(cores, orders.dear_rows)
     groups = together(balanced(work.splits, cores, most), deduplicated)
     idle: list[tuple[Split, ...]] = [()] * (cores - len(groups)) if rehearsed else []

@@ -5,7 +5,7 @@ become part of them.
 
 from __future__ import annotations
 
-import uuid
+import os
 from typing import Final
 
 from headrace.catalog.system_streams import PREFIX, is_system
@@ -16,7 +16,7 @@ SPARK_SCRATCH: Final = "spark-"
 
 
 def _unique(epoch: int, task: int) -> str:
-    return f"{epoch:012d}-{task:03d}-{uuid.uuid4().hex[:12]}"
+    return f"{epoch:012d}-{task:03d}-{os.urandom(6).hex()}"
 
 
 def archive_run(stream: str, epoch: int, task: int) -> str:
@@ -26,12 +26,12 @@ def archive_run(stream: str, epoch: int, task: int) -> str:
 
 def joined_runs(stream: str, first: int, entries: int) -> str:
     """The runs of so many entries of a stream's archive list, from the entry `first` on."""
-    return f"archive/{file_name(stream)}/{first:012d}+{entries}-{uuid.uuid4().hex[:12]}.parquet"
+    return f"archive/{file_name(stream)}/{first:012d}+{entries}-{os.urandom(6).hex()}.parquet"
 
 
 def sample(stream: str, first: int) -> str:
     """A sample of a stream's archive runs, from the entry `first` of its list on; in no folder with runs, of which it repeats rows."""
-    return f"samples/{file_name(stream)}/{first:012d}-{uuid.uuid4().hex[:12]}.parquet"
+    return f"samples/{file_name(stream)}/{first:012d}-{os.urandom(6).hex()}.parquet"
 
 
 def repeat_keys(stream: str, epoch: int, task: int) -> str:
@@ -61,7 +61,7 @@ def query_rejects(query: str, epoch: int, task: int) -> str:
 
 def joined_rejects(file: str, first: int, entries: int) -> str:
     """The rejected rows of so many entries of a list from the entry `first` on, in the folder of one of their files."""
-    return f"{file.rpartition('/')[0]}/{first:012d}+{entries}-{uuid.uuid4().hex[:12]}.parquet"
+    return f"{file.rpartition('/')[0]}/{first:012d}+{entries}-{os.urandom(6).hex()}.parquet"
 
 
 def state_run(epoch: int, task: int) -> str:
@@ -81,7 +81,7 @@ def results_run(epoch: int, task: int) -> str:
 
 def merged_results(first: int, entries: int) -> str:
     """The results of so many entries of the results list, from the entry `first` on."""
-    return f"results/{first:012d}+{entries}-{uuid.uuid4().hex[:12]}.run"
+    return f"results/{first:012d}+{entries}-{os.urandom(6).hex()}.run"
 
 
 def plan(digest: str) -> str:
@@ -96,7 +96,7 @@ def code(digest: str) -> str:
 
 def relation(name: str, version: int) -> str:
     """A version of a stored relation."""
-    return f"relations/{file_name(name)}/{version:06d}-{uuid.uuid4().hex[:12]}.arrow"
+    return f"relations/{file_name(name)}/{version:06d}-{os.urandom(6).hex()}.arrow"
 
 
 LONGEST_NAME: Final = 128

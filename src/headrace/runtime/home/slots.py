@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 
 
-def bounds_of_slots(tasks: int, slots: int) -> list[tuple[int, int]]:
+@cache
+def bounds_of_slots(tasks: int, slots: int) -> tuple[tuple[int, int], ...]:
     """The slot range [low, high) of each of `tasks` state tasks."""
     edges = np.linspace(0, slots, tasks + 1).astype(int).tolist()
-    return list(pairwise(edges))
+    return tuple(pairwise(edges))

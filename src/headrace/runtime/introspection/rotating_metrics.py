@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from headrace.dataclass import dataclass
 from headrace.observation import EpochObservation, OperatorObservation
-from headrace.runtime.messages.operator_observations import OperatorObservations
+from headrace.runtime.messages.operator_observations import OperatorObservations, added
 
 MOST: Final = 512
 """Operators of a line, besides new ones."""
@@ -83,11 +83,12 @@ class RotatingMetrics:
     def _taken(self, names: Iterable[str]) -> dict[str, tuple[OperatorObservation, int]]:
         """The sums of operators over the epochs in which they have waited, and the number of these."""
         since = {name: self._since.pop(name) for name in names}
-        first, total, epochs = self._next - len(self._epochs), OperatorObservations.of({}), Counter[str]()
-        for number, epoch in enumerate(self._epochs, first):
-            some = epoch.some(name for name, waits_from in since.items() if waits_from <= number)
-            total = total.plus(some)
-            epochs.update(iter(some))
+        first = self._next - len(self._epochs)
+        observed = [
+            epoch.some(name for name, waits_from in since.items() if waits_from <= number)
+            for number, epoch in enumerate(self._epochs, first)
+        ]
+        total, epochs = added(observed), Counter(chain.from_iterable(observed))
         for _ in range(next(iter(self._since.values()), self._next) - first):
             self._epochs.popleft()
         return {name: (total[name], epochs[name]) for name in since}

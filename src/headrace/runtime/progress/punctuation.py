@@ -100,7 +100,12 @@ def after_scans(
         if name in streams and streams[name].using == union_streams.USING:
             after[name] = union_progress.progress(streams[name], progress, after)
     now = union_progress.nows(streams, before, after)
-    return {name: replace(progress, max_event_time=now[name]) for name, progress in after.items()}
+    return {
+        name: progress
+        if progress.max_event_time == now[name]
+        else replace(progress, max_event_time=now[name])
+        for name, progress in after.items()
+    }
 
 
 def _sources(

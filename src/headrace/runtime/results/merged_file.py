@@ -106,11 +106,14 @@ class Merge:
 
     def _added(self, table: pa.Table) -> tuple[_Rows, int]:
         """Where the rows of a table are from now on: those of its schema, and the index of the first."""
-        if table.nbytes >= _LARGE:
-            self._in_memory += table.nbytes
+        size = table.get_total_buffer_size()
+        if size >= _LARGE:
+            self._in_memory += size
             if self._in_memory > _MOST_IN_MEMORY:
                 raise TooLarge
-        rows = self._rows.setdefault(table.schema, _Rows())
+        rows = self._rows.get(table.schema)
+        if rows is None:
+            rows = self._rows[table.schema] = _Rows()
         return rows, rows.add(table)
 
     def _add_run(self, container: Container, part: int) -> None:

@@ -123,24 +123,26 @@ class Joiner:
     def _written(self, name: str, entries: Sequence[ArchiveEntry]) -> list[ArchiveEntry]:
         """Write one file with all row groups of some entries; the entries that name it."""
         store = self.home.store
-        opened = {file: self._opened(file) for entry in entries for file in entry.files}
-        schema = runs.with_nullable(next(iter(opened.values())).footer.schema.to_arrow_schema())
+        files, counts = [file for entry in entries for file in entry.files], dict[str, int]()
+        schema = runs.with_nullable(self._opened(files[0]).file.metadata.schema.to_arrow_schema())
 
         def groups() -> Iterator[tuple[pa.Table, float | None]]:
-            for file, prefixes in opened.items():
-                run = RunFile.of(store.map(file), prefixes.footer)
-                for number in range(prefixes.footer.num_row_groups):
+            for file in files:
+                run = self._opened(file)
+                prefixes = Prefixes.of_footer(run.file.metadata)
+                counts[file] = prefixes.footer.num_row_groups
+                for number in range(counts[file]):
                     share = prefixes.shares[number] if prefixes.has_parts else None
-                    yield run.read(groups=[number]).cast(schema), share
+                    rows = run.read(groups=[number])
+                    yield rows if rows.schema.equals(schema) else rows.cast(schema), share
                     give_way()
 
         store.write_once(name, [runs.joined(schema, groups())])
-        counts = {file: prefixes.footer.num_row_groups for file, prefixes in opened.items()}
         return list(_within(name, entries, counts))
 
-    def _opened(self, file: str) -> Prefixes:
+    def _opened(self, file: str) -> RunFile:
         give_way()
-        return Prefixes.of(self.home.store.map(file))
+        return RunFile.of(self.home.store.map(file))
 
 
 def neighbours(entries: Sequence[ArchiveEntry]) -> Iterator[list[ArchiveEntry]]:

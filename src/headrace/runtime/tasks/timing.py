@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter_ns
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -24,8 +24,11 @@ from headrace.operators.sharing.scan_sharing import ScanGroup, SharingKind, grou
 
 _SMALL_BATCH: Final = 1 << 12
 """Rows of a batch for isolated operators."""
-_groups: Final[MadeOnce[tuple[tuple[SharingKind, Sequence[Operator]], ...]]] = MadeOnce(16)
-"""How operators share, by their identity: it is found by comparing conditions and keys, and is the same in each epoch of a plan."""
+Shares: TypeAlias = Sequence[tuple[SharingKind, Sequence[Operator]]]
+_groups: Final[MadeOnce[dict[frozenset[str], Shares]]] = MadeOnce(16)
+"""How operators share, by their identity and the states in row layout: it is found by comparing conditions and keys, and is the
+same in each epoch of a plan until these change.
+"""
 
 
 @dataclass(slots=True)
@@ -121,13 +124,15 @@ def timed(
     ]
 
 
-def _shared(
-    operators: Sequence[Operator], row_layout_states: Collection[str]
-) -> Sequence[tuple[SharingKind, Sequence[Operator]]]:
-    """`groups`, found once for the same operators where no state is in row layout: these change from epoch to epoch."""
-    if row_layout_states:
-        return tuple(groups(operators, row_layout_states))
-    return _groups.of(tuple(operators), lambda: tuple(groups(operators)))
+def _shared(operators: Sequence[Operator], row_layout_states: Collection[str]) -> Shares:
+    """`groups`, found once for the same operators and states in row layout; what was found for other states is dropped."""
+    known, layouts = _groups.of(tuple(operators), dict), frozenset(row_layout_states)
+    shares = known.get(layouts)
+    if shares is None:
+        shares = tuple(groups(operators, layouts))
+        known.clear()
+        known[layouts] = shares
+    return shares
 
 
 @dataclass(slots=True)

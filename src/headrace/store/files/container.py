@@ -126,9 +126,9 @@ def _small_ones(tables: Mapping[str, pa.Table]) -> dict[str, bytes]:
     for name, table in tables.items():
         schema = table.schema
         if last[0] is None or not schema.equals(last[0], check_metadata=True):
-            last = schema, schema.serialize().to_pybytes(), _width(schema)
-        size = table.num_rows * last[2] if last[2] else table.nbytes
-        if size < _COMPRESSED_FROM:
+            encoded = schema.serialize().to_pybytes()
+            last = schema, encoded, _width(encoded)
+        if _size(table, last[2]) < _COMPRESSED_FROM:
             schemas[name] = last[1]
     counts = Counter(schemas.values())
     return {
@@ -138,12 +138,21 @@ def _small_ones(tables: Mapping[str, pa.Table]) -> dict[str, bytes]:
     }
 
 
-def _width(schema: pa.Schema) -> int:
-    """Bytes of a row, rounded up, where all have the same; else 0. Finds small sections among thousands."""
+@lru_cache(maxsize=1024)
+def _width(schema: bytes) -> int:
+    """Bytes of a row, rounded up, where all have the same; else 0."""
+    if _has_dictionary(schema):
+        return 0
     try:
-        return sum(-(-field.type.bit_width // 8) for field in schema)
+        return sum(-(-field.type.bit_width // 8) for field in _schema(schema))
     except ValueError:  # a type whose values have no width of their own
         return 0
+
+
+def _size(table: pa.Table, width: int) -> int:
+    """Bytes of a table with rows of so many, or of any number if it is 0: to measure each column takes as long as to encode it."""
+    size: int = table.num_rows * width if width else table.nbytes
+    return size
 
 
 def pack(
@@ -196,7 +205,7 @@ class _Writer:
 
     def add(self, name: str, table: pa.Table, *, plain: bool = False) -> None:
         schema = table.schema.serialize().to_pybytes()
-        is_large, narrow = table.nbytes >= _COMPRESSED_FROM, list[list[int]]()
+        is_large, narrow = _size(table, _width(schema)) >= _COMPRESSED_FROM, list[list[int]]()
         shared_buffers = (equal_columns_of if plain else shared_buffers_of)(table) if is_large else []
         if shared_buffers:
             table = without(table, shared_buffers)
@@ -207,9 +216,10 @@ class _Writer:
         elif self._compressed and not plain and is_large:
             kind, bodies = _STREAM, [_stream(table.combine_chunks(), _compression_of(table), self._piece)]
         else:
-            if table.num_columns and table.column(0).num_chunks > 1 and table.nbytes < _MERGED_BELOW:
-                table = table.combine_chunks()
-            kind, bodies = _BATCHES, [batch.serialize(memory_pool=PASSING) for batch in table.to_batches()]
+            batches = table.to_batches()
+            if len(batches) > 1 and table.nbytes < _MERGED_BELOW:
+                batches = table.combine_chunks().to_batches()
+            kind, bodies = _BATCHES, [batch.serialize(memory_pool=PASSING) for batch in batches]
         number = self._schemas.setdefault(schema, len(self._schemas))
         crc, places = 0, []
         for body in bodies:

@@ -18,6 +18,7 @@ Entry: TypeAlias = list[Any]
 _BY_LINE: Final = 3
 """The first version of two texts; before, one text had all, and the statistics of a section were in its entry."""
 _decoder: Final = json.JSONDecoder()
+_encoder: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 def encoded(
@@ -29,9 +30,7 @@ def encoded(
     """The index as bytes. `StoreError` where the header has other values than those of JSON."""
     first = {"header": header, "schemas": schemas, "groups": groups}
     try:
-        return "\n".join(
-            json.dumps(text, separators=(",", ":"), ensure_ascii=False) for text in (first, sections)
-        ).encode()
+        return f"{_encoder.encode(first)}\n{_encoder.encode(sections)}".encode()
     except (TypeError, ValueError) as error:
         raise StoreError(f"the header of a container must have JSON values: {error}") from error
 
@@ -60,7 +59,7 @@ class ContainerIndex:
         """The entry of a section; None if there is none of that name."""
         if self._sections is not None:
             return self._sections.get(name)
-        key = f"{json.dumps(name, ensure_ascii=False)}:["
+        key = f"{_encoder.encode(name)}:["
         at = 0 if self._text.startswith(f"{{{key}") else self._text.find(f",{key}")
         if at < 0:
             return None

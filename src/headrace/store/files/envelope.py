@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import Any
+from typing import Any, Final
 
 from headrace.errors import CorruptStore, OtherVersion, StoreError
+
+_encoder: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def seal(kind: str, version: int, body: Any) -> bytes:
@@ -23,7 +25,7 @@ def json_text(kind: str, body: Any) -> str:
     Raises `StoreError` for other values.
     """
     try:
-        return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return _encoder.encode(body)
     except (TypeError, ValueError) as error:
         raise StoreError(f"a {kind} can hold JSON values only: {error}") from error
 
@@ -35,7 +37,7 @@ def seal_text(kind: str, version: int, body: str) -> bytes:
     except ValueError as error:
         raise StoreError(f"a {kind} can hold JSON values only: {error}") from error
     head = {"headrace": kind, "version": version, "bytes": len(encoded), "crc32": zlib.crc32(encoded)}
-    return json.dumps(head, separators=(",", ":")).encode() + b"\n" + encoded + b"\n"
+    return b"%b\n%b\n" % (_encoder.encode(head).encode(), encoded)
 
 
 def unseal(kind: str, version: int, data: bytes, name: str, *, oldest: int | None = None) -> Any:

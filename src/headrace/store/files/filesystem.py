@@ -28,7 +28,8 @@ from headrace.store.files.disk import Disk, UnsyncedDisk
 UNFINISHED: Final = ".unfinished-"
 """Files that begin like this were never given their name; their writer may have died."""
 
-_NAME: Final = re.compile(r"[^/\0\\]+(?:/[^/\0\\]+)*")
+_PART: Final = rf"(?!\.\.?(?:/|\Z)|{re.escape(UNFINISHED)})[^/\0\\]+"
+_NAME: Final = re.compile(f"{_PART}(?:/{_PART})*")
 _ASKED: Final = 1 << 19
 """Bytes that one advice names: the system cuts longer ones off at what it reads ahead."""
 _SYNC_THREADS: Final = 8
@@ -141,8 +142,7 @@ class LocalStore:
 
     def path(self, name: str) -> str:
         """The path of a name; refuses names that would leave the home."""
-        whole = _NAME.fullmatch(name)
-        if not whole or any(part in {".", ".."} or part.startswith(UNFINISHED) for part in name.split("/")):
+        if not _NAME.fullmatch(name):
             raise StoreError(
                 f"'{name}' cannot be the name of a file in the home {self._root}: expected parts divided by '/', "
                 f"none of them empty, '.', '..' or beginning with '{UNFINISHED}'"

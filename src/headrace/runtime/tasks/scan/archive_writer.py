@@ -115,6 +115,9 @@ class Archiving:
         size = sum(column.nbytes for column in columns) + at.nbytes + position.nbytes
         self._is_large = self._is_large or len(at) >= _ENOUGH
         parts = 1 if self._most is None else min(max(1, len(at)), -(-8 * size // self._most))
+        if parts == 1:
+            self._add(columns, at, position, late, size)
+            return
         for low, high in pairwise(len(at) * number // parts for number in range(parts + 1)):
             part = [column.slice(low, high - low) for column in columns]
             is_late = None if late is None else late[low:high]

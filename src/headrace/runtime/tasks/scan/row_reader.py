@@ -97,13 +97,13 @@ def _judged(batch: SourceBatch, first: int, punctuation: Instant) -> Arrival:
     late = None
     if batch.times.rows and batch.times.bounds[0] < punctuation:
         late = batch.at < punctuation
-    rejects = [
-        (first + row, text, reason)
-        for row, text, reason in zip(
-            *(batch.rejects.column(name).to_pylist() for name in ("row", "text", "reason")), strict=True
-        )
-    ]
-    return Arrival(list(batch.table.columns), batch.times, batch.rows + first, late, rejects)
+    rejects = _rejects(batch.rejects, first) if batch.rejects.num_rows else []
+    return Arrival(batch.table.columns, batch.times, batch.rows + first, late, rejects)
+
+
+def _rejects(table: pa.Table, first: int) -> list[tuple[int, str, str]]:
+    columns = (table.column(name).to_pylist() for name in ("row", "text", "reason"))
+    return [(first + row, text, reason) for row, text, reason in zip(*columns, strict=True)]
 
 
 def _from_archive(

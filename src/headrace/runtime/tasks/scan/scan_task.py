@@ -206,7 +206,7 @@ class _ScanTask:
                 for within, operators in readers.revising.items()
             ],
             unions,
-            self._archiving(definition, columns),
+            self._archiving(definition),
             watch,
             RejectWriter(),
             None if are_read else readers.time_panes,
@@ -275,27 +275,26 @@ class _ScanTask:
             self._message.replay,
         )
 
-    def _archiving(self, definition: StreamDefinition, columns: Sequence[str]) -> Archiving | None:
+    def _archiving(self, definition: StreamDefinition) -> Archiving | None:
+        """What archives the stream's rows, which then have all of its columns; None where they are not archived."""
         if not (self._message.archives and self._is_copied(definition)):
             return None
-        fields = [definition.schema.arrow().field(column) for column in columns]
         new_run = partial(file_names.archive_run, definition.name, self._message.epoch, self._message.task)
         most = self._message.archive_bytes
         if most is not None:
             most //= max(1, len({split.stream for split in self._message.splits}))
         writer = RunWriter(
-            pa.schema(fields),
+            definition.schema.arrow(),
             definition.time,
             blocks_of_runs(definition),
             most_bytes=None if most is None else most // 4,
         )
-        by_name = {column: number for number, column in enumerate(columns)}
-        draws = partial(draws_of, definition)
+        names = definition.schema.names
         return Archiving(
             self._store,
             writer,
             new_run,
-            lambda batch, position: draws(lambda name: batch[by_name[name]], position),
+            lambda batch, position: draws_of(definition, lambda name: batch[names.index(name)], position),
             most,
             self._writes,
         )
@@ -450,11 +449,11 @@ def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Itera
     for section, table in folded.deltas.items():
         for owner, part in _split(table, message.owners):
             shares[owner][section] = part
-    # The measurements of thousands of operators are in the first blob only.
-    brief = replace(receipt, operators={}, work={}, filters={}, arrived={})
-    for owner, share in enumerate(shares):
-        rejected = folded.rejected if owner == 0 else {}
-        yield owner, ScanBlob(receipt if owner == 0 else brief, rejected, share)
+    yield 0, ScanBlob(receipt, folded.rejected, shares[0])
+    if len(shares) > 1:  # the measurements of thousands of operators are in the first blob only
+        brief = replace(receipt, operators={}, work={}, filters={}, arrived={})
+        for owner, share in enumerate(shares[1:], 1):
+            yield owner, ScanBlob(brief, {}, share)
 
 
 def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.Table]]:
