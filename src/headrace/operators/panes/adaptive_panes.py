@@ -34,7 +34,7 @@ from headrace.operators.aggregates.cell_table import (
 )
 from headrace.operators.aggregates.group_by import Grouped, fold
 from headrace.operators.base.block_codes import blocks_seen, by_block_and_group
-from headrace.operators.base.group_codes import SLOTS, Ints, flat, group, ints, picked
+from headrace.operators.base.group_codes import SLOTS, Ints, flat, group, ints, picked, picked_rows
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.single_row_groups import read_back
 from headrace.operators.panes.window_cost_model import rows_for_panes_to_pay
@@ -351,9 +351,9 @@ def _settled(
 def _in_order_of(blocks: Ints, sparse: pa.Table, indices: Ints) -> pa.Table:
     """Some of the rows, in the order of blocks."""
     chosen_blocks = blocks[indices]
-    if (np.diff(chosen_blocks) < 0).any():
+    if (chosen_blocks[1:] < chosen_blocks[:-1]).any():
         indices = indices[np.argsort(chosen_blocks, kind="stable")]
-    return pa.table([picked(flat(column), indices) for column in sparse.columns], schema=sparse.schema)
+    return picked_rows(sparse, indices)
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:

@@ -129,6 +129,7 @@ def _one_window(
     first = panes.first(window)
     assert first is not None
     tables = at_keys(blocks, [block_key(*block) for block in cover(first, panes.stop(window), top)])
+    tables.sort(key=layout.are_rows)  # those of one layout are loaded together
     if tables:
         rows = gather(layout, tables)
         answer = reduce_answer(layout, rows.answer, rows.groups.codes, rows.groups.count)
