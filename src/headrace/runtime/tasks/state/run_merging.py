@@ -13,7 +13,6 @@ import pyarrow as pa
 from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Operator
 from headrace.operators.time_windows.group_punctuation import GroupAdvance
-from headrace.runtime.home.run_cache import bytes_by_state
 from headrace.runtime.tasks.state.agenda import Agenda
 from headrace.runtime.tasks.state.compaction import (
     Merged,
@@ -75,7 +74,9 @@ class RunMerging:
         """Some runs and the fresh sections of an epoch as one run. Raises `MergeFailed`."""
         merging, sections = [run for run in self.runs if run.ref.name in names], dict(fresh)
         by_state = self.progress.index.by_state
-        states = {state for run in merging for state in run.states} | bytes_by_state(sections).keys()
+        states = {state for run in merging for state in run.states} | {
+            section.partition("/")[0] for section in sections
+        }
         for name in self.progress.index.in_order(states):
             with self.ledger.timed(name):
                 try:

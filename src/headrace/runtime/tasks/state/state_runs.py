@@ -18,7 +18,7 @@ from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.numbering import number_of
 from headrace.operators.families.scan_output import gathered
 from headrace.operators.joins.probing.spilled_rows import are_spilled
-from headrace.runtime.home.run_cache import of_run, open_run, query_row_counts_of
+from headrace.runtime.home.run_cache import known_sizes, of_run, open_run, query_row_counts_of
 from headrace.runtime.messages.exchange_blob import by_state
 from headrace.runtime.messages.task_messages import RunRef
 from headrace.store.files.filesystem import Store
@@ -55,9 +55,7 @@ class TaskRun:
 
     def bytes_of(self, state: str) -> int:
         """Bytes of one state, in memory."""
-        known: dict[str, int] = {}
-        if self.covers_task:
-            known = of_run(self.store, self.ref.name, "bytes by state", dict)
+        known = known_sizes(self.store, self.ref.name) if self.covers_task else {}
         if state not in known:
             known[state] = sum(table.nbytes for table in self.of(state).values())
         return known[state]
