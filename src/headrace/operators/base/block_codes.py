@@ -123,7 +123,11 @@ def _counted_few(values: Ints) -> tuple[Ints, Ints]:
     """The same of few integers: mostly all are equal, since most tables are of one query."""
     if len(values) and values.item(0) == values.item(-1) and (values == values[0]).all():
         return values[:1].copy(), np.array([len(values)])
-    return np.unique(values, return_counts=True)
+    ordered = np.sort(values)
+    differs = np.ones(len(values) + 1, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=differs[1:-1])
+    edges = differs.nonzero()[0]
+    return ordered[edges[:-1]], edges[1:] - edges[:-1]
 
 
 def _numbered(codes: Ints, span: int) -> tuple[Ints, Ints, Ints | None]:
