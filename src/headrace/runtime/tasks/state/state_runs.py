@@ -88,7 +88,10 @@ class TaskRun:
         last = known.get(state)
         if last is None or not np.array_equal(last[0], cohort.numbers):
             counts = {name: self.query_row_counts(f"{state}/{name}") for name in self.of(state)}
-            last = known[state] = cohort.numbers, *rows_of_cohort(self.of(state), counts, cohort)
+            rows = np.zeros_like(cohort.numbers)
+            for of_section in counts.values():
+                rows += of_section.among(cohort.numbers)
+            last = known[state] = cohort.numbers, rows_of_cohort(self.of(state), counts, cohort), rows
         return last[1:]
 
     def of(self, state: str) -> Sections:
@@ -107,15 +110,10 @@ class TaskRun:
         return of_run(self.store, self.ref.name, "states", lambda: by_state(self.sections))
 
 
-def rows_of_cohort(
-    sections: Sections, counts: Mapping[str, QueryRowCounts], cohort: Cohort
-) -> tuple[Sections, Ints]:
-    """The rows of a cohort's queries, without sections that have none, and how many each query has."""
+def rows_of_cohort(sections: Sections, counts: Mapping[str, QueryRowCounts], cohort: Cohort) -> Sections:
+    """The rows of a cohort's queries, without sections that have none."""
     of_cohort = {name: cohort.only(table, counts[name]) for name, table in sections.items()}
-    rows = sum(
-        (of_section.among(cohort.numbers) for of_section in counts.values()), np.zeros_like(cohort.numbers)
-    )
-    return {name: table for name, table in of_cohort.items() if table.num_rows}, rows
+    return {name: table for name, table in of_cohort.items() if table.num_rows}
 
 
 def with_families(run: TaskRun, operators: Mapping[str, Operator]) -> TaskRun:

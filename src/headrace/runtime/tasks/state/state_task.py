@@ -215,7 +215,7 @@ class StateTask:
             deltas = []
             for delta in self._deltas.get(name, ()):
                 counts = {section: QueryRowCounts.of(table) for section, table in delta.items()}
-                deltas.append(rows_of_cohort(delta, counts, cohort)[0])
+                deltas.append(rows_of_cohort(delta, counts, cohort))
             arrived = sum(table.num_rows for delta in deltas for table in delta.values())
             retention = self._retention_of_stream(cohort, arrived)
             stream = None if retention is None else cohort.stream(runs, deltas, advance)
