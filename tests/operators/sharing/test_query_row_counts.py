@@ -26,3 +26,12 @@ def test_queries_are_counted_in_any_chunks(chunks: list[list[int]], step: int, f
         counted = QueryRowCounts.of(pa.table({QUERY_NUMBER: column}))
     numbers, counts = np.unique(rows, return_counts=True)
     assert (counted.numbers.tolist(), counted.rows.tolist()) == (numbers.tolist(), counts.tolist())
+
+
+@given(st.lists(st.integers(0, 9), max_size=20), st.sets(st.integers(0, 9), min_size=1))
+def test_rows_of_some_queries_are_theirs_also_of_queries_without_rows(
+    rows: list[int], chosen: set[int]
+) -> None:
+    counted = QueryRowCounts.of(pa.table({QUERY_NUMBER: pa.array(rows, pa.int64())}))
+    queries = np.array(sorted(chosen), np.int64)
+    assert counted.among(queries).tolist() == [rows.count(query) for query in queries.tolist()]

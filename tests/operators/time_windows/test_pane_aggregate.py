@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
@@ -17,7 +18,7 @@ from headrace.algebra.expressions.expression import Column, Named
 from headrace.algebra.query import Aggregate, Project, Query, StreamScan, Windowed
 from headrace.algebra.windows.window import Landmark, TimeSlide, Window
 from headrace.operators.aggregates.cell_table import KEY
-from headrace.operators.base.operator import AT
+from headrace.operators.base.operator import AT, Advance
 from headrace.operators.panes.pane_keys import block_key
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.window_assembly import assemble
@@ -285,3 +286,36 @@ def test_state_after_compaction_is_what_later_windows_hold() -> None:
     assert run.state_rows <= 2 * 32 + 2
     assert run.results is not None
     assert run.results.column(AT).to_pylist()[-1] == 999 * SECOND
+
+
+@pytest.mark.parametrize("window", [TimeSlide(16 * SECOND, SECOND), TimeSlide(40 * SECOND, 20 * SECOND)])
+@pytest.mark.parametrize("keeping", [None, 2])
+def test_rows_that_a_merge_would_keep_are_counted_without_it_unless_parts_of_open_panes_merge(
+    window: TimeSlide, keeping: int | None
+) -> None:
+    generated = rows([at * SECOND // 2 for at in range(600)], [{"k": "a"}, {"k": "b"}, {"k": "a"}] * 200)
+    stream = record([generated[at : at + 25] for at in range(0, 600, 25)], "at")
+    kept = {} if keeping is None else dict.fromkeys(range(24), keeping)
+    operator = operator_over(window).keeping(keeping)
+    batches = [[batch(epoch, WIDE)] for epoch in epochs(stream)]
+    seen = Counter[tuple[str, bool]]()
+    for count in range(2, 25, 3):
+        punctuation = stream.punctuations[count - 1]
+        run = drive(operator, batches[:count], stream.punctuations[:count], final=False, keeping=kept)
+        advance = Advance(punctuation, punctuation, punctuation)
+        for runs in (run.runs[-1:], run.runs[-2:], run.runs):
+            for name in {name for sections in runs for name in sections}:
+                tables = [sections[name] for sections in runs if name in sections]
+                unexpired = operator.over_panes.unexpired_rows(name, tables, advance)
+                merged = operator.compact(name, tables, advance).num_rows
+                assert unexpired in (None, merged), name
+                seen[name, unexpired is None] += 1
+    closed = {"sealed0", "few_sealed"}
+    assert {is_unknown for name, is_unknown in seen if name in closed} == {False}
+    assert {name for name, is_unknown in seen if is_unknown} <= {"open0", "few_open"}
+    assert {name for name, is_unknown in seen if not is_unknown} - closed
+
+
+def test_no_rows_are_counted_of_windows_whose_rows_a_merge_makes_one() -> None:
+    operator = operator_over(Landmark(SECOND))
+    assert operator.unexpired_rows("sealed0", [], Advance(5, 5, 5)) is None

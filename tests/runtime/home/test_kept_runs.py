@@ -9,14 +9,16 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import StoreError
-from headrace.runtime.home.run_cache import keep_state_run, open_run
+from headrace.runtime.home.run_cache import bytes_by_state, keep_state_run, known_sizes, open_run
 from headrace.store.files.filesystem import LocalStore
 
 
 @pytest.mark.parametrize(("rows", "is_kept"), [(100, True), (1 << 16, False)])
 def test_a_small_run_in_several_pieces_is_kept_as_one(tmp_path: Path, rows: int, is_kept: bool) -> None:
     store, table = LocalStore(tmp_path), pa.concat_tables([pa.table({"a": np.arange(rows)})] * 3)
-    keep_state_run(store, "run", {"q/rows": table})
+    sections = {"q/rows": table}
+    keep_state_run(store, "run", sections, bytes_by_state(sections))
+    assert known_sizes(store, "run") == {"q": table.nbytes}
     if not is_kept:
         with pytest.raises(StoreError, match="there is no file 'run'"):
             open_run(store, "run")

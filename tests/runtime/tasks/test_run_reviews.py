@@ -1,8 +1,9 @@
-"""A review of state runs reads a sample of their rows: what it finds is near to what a merge of all would keep."""
+"""A review of state runs merges none of their rows, or a sample: what it finds is near to what a merge of all would keep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,18 +31,21 @@ def push(hub: Hub, second: int, groups: Sequence[int]) -> None:
     hub.loop.drain()
 
 
-def test_what_a_review_estimates_from_a_sample_is_near_to_what_all_rows_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("merges", [False, True])
+def test_what_a_review_estimates_is_near_to_what_a_merge_of_all_rows_shows(
+    merges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without a merge, of rows of windows that have expired; or by a merge of a sample, as of states of all other kinds."""
     reviewed, estimate = list[tuple[float, float, int]](), RunReviews._obsolete_bytes
 
     def both(self: RunReviews, state: str, runs: Sequence[TaskRun]) -> float:
-        of_sample = estimate(self, state, runs)
+        by_merge = replace(self, unexpired=lambda *_: {})
+        estimated = estimate(by_merge if merges else self, state, runs)
         with monkeypatch.context() as patch:
             patch.setattr(run_reviews, "MOST_ROWS", 1 << 40)
-            of_all = estimate(self, state, runs)
-        reviewed.append((of_sample, of_all, sum(run.bytes_of(state) for run in runs)))
-        return of_sample
+            of_all = estimate(by_merge, state, runs)
+        reviewed.append((estimated, of_all, sum(run.bytes_of(state) for run in runs)))
+        return estimated
 
     monkeypatch.setattr(RunReviews, "_obsolete_bytes", both)
     with Hub(tmp_path, LocalExecutor(), tasks=1) as hub:
@@ -50,13 +54,15 @@ def test_what_a_review_estimates_from_a_sample_is_near_to_what_all_rows_show(
         random = np.random.default_rng(3)
         for second in range(EPOCHS):
             push(hub, second, random.integers(0, 2 * GROUPS, GROUPS).tolist())
-    shares = [(of_sample / stored, of_all / stored) for of_sample, of_all, stored in reviewed]
+    shares = [(estimated / stored, of_all / stored) for estimated, of_all, stored in reviewed]
     assert len(shares) > EPOCHS // 5
-    assert sum(of_sample != of_all for of_sample, of_all in shares) > 3, "of large states a sample is read"
+    assert sum(estimated != of_all for estimated, of_all in shares) > 3, (
+        "it reads not all rows of large states"
+    )
     assert max(of_all for _, of_all in shares) > 0.3
     assert min(of_all for _, of_all in shares) < 0.1
-    for of_sample, of_all in shares:
-        assert of_sample == pytest.approx(of_all, abs=0.05)
+    for estimated, of_all in shares:
+        assert estimated == pytest.approx(of_all, abs=0.05)
 
 
 @pytest.mark.parametrize("turn", [0, 5, 300])

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 import numpy as np
@@ -162,8 +162,7 @@ def gather(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
         tables = [layout.schema().empty_table()]
     if any(partial_column.has_dictionary for partial_column in layout.partial_columns):
         tables = _as_partials(layout, tables)  # their values need one dictionary
-    if not any(layout.are_rows(table) for table in tables):
-        tables = [pa.concat_tables(tables)]
+    tables = [pa.concat_tables(alike) for _, alike in groupby(tables, layout.are_rows)]
     cells, dictionaries = _cells_of(layout, tables)
     return replace(headed(layout, tables), answer=Answer(cells, dictionaries))
 

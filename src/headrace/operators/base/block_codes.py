@@ -105,7 +105,9 @@ def counted(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
 
     Many in a narrow range are counted chunk by chunk: a column of many chunks is not copied.
     """
-    bounds = bounds_of(column) if len(column) > _FEW else None
+    if len(column) <= _FEW:
+        return _counted_few(flat(column).to_numpy())
+    bounds = bounds_of(column)
     if bounds is None or bounds[1] - bounds[0] >= len(column):
         values, rows = np.unique(flat(column).to_numpy(), return_counts=True)
         return values, rows
@@ -115,6 +117,17 @@ def counted(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
         counts += np.bincount(chunk.to_numpy() - least, minlength=len(counts))
     present = np.flatnonzero(counts)
     return present + least, counts[present]
+
+
+def _counted_few(values: Ints) -> tuple[Ints, Ints]:
+    """The same of few integers: mostly all are equal, since most tables are of one query."""
+    if len(values) and values.item(0) == values.item(-1) and (values == values[0]).all():
+        return values[:1].copy(), np.array([len(values)])
+    ordered = np.sort(values)
+    differs = np.ones(len(values) + 1, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=differs[1:-1])
+    edges = differs.nonzero()[0]
+    return ordered[edges[:-1]], edges[1:] - edges[:-1]
 
 
 def _numbered(codes: Ints, span: int) -> tuple[Ints, Ints, Ints | None]:

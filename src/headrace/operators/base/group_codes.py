@@ -140,9 +140,10 @@ def _encode(column: pa.Array) -> tuple[Ints, pa.Array]:
         return _encode_struct(column)
     if pa.types.is_list(column.type):
         return _encode_lists(column)
-    dense = _encode_narrow_integers(column)
-    if dense is not None:
-        return dense
+    if pa.types.is_integer(column.type) and not column.null_count:
+        integers = _encode_equal_integers(column) or _encode_narrow_integers(column)
+        if integers is not None:
+            return integers
     encoded = column.dictionary_encode(null_encoding="encode")
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
@@ -196,6 +197,14 @@ def _by_size(local: Ints, low: int, span: int, kind: pa.DataType, small: int) ->
     if not small and len(live) == span:
         return Groups(local, span, keys, sizes, span)
     return Groups(local, len(live), keys, sizes.take(live), len(first), live)
+
+
+def _encode_equal_integers(column: pa.Array) -> tuple[Ints, pa.Array] | None:
+    """One integer that is repeated, such as the number of the only query of a state."""
+    values = column.to_numpy()
+    if not len(values) or values.item(0) != values.item(-1) or not (values == values[0]).all():
+        return None
+    return np.zeros(len(values), np.int64), pa.array([values.item(0)], column.type)
 
 
 def _encode_narrow_integers(column: pa.Array) -> tuple[Ints, pa.Array] | None:

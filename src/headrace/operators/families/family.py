@@ -187,10 +187,9 @@ class QueryRowCounts:
         return QueryRowCounts(*counted(table.column(_number_column(table))))
 
     def among(self, queries: Ints) -> Ints:
-        """The rows of each of `queries` (ascending)."""
+        """The rows of each of `queries` (ascending, at least one)."""
         row_counts = np.zeros(len(queries), np.int64)
-        indices = np.searchsorted(queries, self.numbers)
-        is_present = indices < len(queries)
-        is_present[is_present] = queries[indices[is_present]] == self.numbers[is_present]
-        row_counts[indices[is_present]] = self.rows[is_present]
+        places = queries[1:].searchsorted(self.numbers, "right")  # of the last one that is not greater
+        is_present = queries.take(places) == self.numbers
+        row_counts[places[is_present]] = self.rows[is_present]
         return row_counts

@@ -75,6 +75,8 @@ def _aggregates(queries: Sequence[Operator]) -> tuple[PaneAggregate, ...]:
 
 
 _over_panes: Final[MadeOnce[tuple[PaneAggregate, ...]]] = MadeOnce(64)
+_plans: Final[MadeOnce[list[tuple[Finish, list[int]]]]] = MadeOnce(64)
+"""By the tuple of queries that `over_panes` gives: their equal plans, and the places of each."""
 
 
 def advance_panes(
@@ -98,7 +100,10 @@ class PaneStream:
         self._merged = together(self._queries)
         self._closed = close(self._merged, runs, deltas, advance)
         self._chunks, self._counts = iter(self._closed.chunks), EmittedCounts()
-        self._work = _Finishing(plans_of([query.finish for query in self._queries]))
+        self._work = _Finishing(_plans.of((self._queries,), self._plans))
+
+    def _plans(self) -> list[tuple[Finish, list[int]]]:
+        return plans_of([query.finish for query in self._queries])
 
     @property
     def state(self) -> Sections:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -34,7 +35,7 @@ from headrace.operators.aggregates.cell_table import (
 )
 from headrace.operators.aggregates.group_by import Grouped, fold
 from headrace.operators.base.block_codes import blocks_seen, by_block_and_group
-from headrace.operators.base.group_codes import SLOTS, Ints, flat, group, ints, picked
+from headrace.operators.base.group_codes import SLOTS, Ints, flat, group, ints, picked, picked_rows
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.single_row_groups import read_back
 from headrace.operators.panes.window_cost_model import rows_for_panes_to_pay
@@ -351,9 +352,9 @@ def _settled(
 def _in_order_of(blocks: Ints, sparse: pa.Table, indices: Ints) -> pa.Table:
     """Some of the rows, in the order of blocks."""
     chosen_blocks = blocks[indices]
-    if (np.diff(chosen_blocks) < 0).any():
+    if (chosen_blocks[1:] < chosen_blocks[:-1]).any():
         indices = indices[np.argsort(chosen_blocks, kind="stable")]
-    return pa.table([picked(flat(column), indices) for column in sparse.columns], schema=sparse.schema)
+    return picked_rows(sparse, indices)
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
@@ -365,6 +366,13 @@ def in_order(tables: Sequence[pa.Table]) -> pa.Table:
     return whole
 
 
+def _share_blocks(tables: Sequence[pa.Table]) -> bool:
+    """Whether a block may be in two of the sorted tables, as open panes are; closed ones are mostly in one."""
+    keys = [ints(table, KEY) for table in tables if table.num_rows]
+    ends = sorted((of_table.item(0), of_table.item(-1)) for of_table in keys)
+    return any(last >= first for (_, last), (first, _) in pairwise(ends))
+
+
 def grown_into_partials(
     layout: Layout, sections: Mapping[str, Sequence[pa.Table]], row_layout_limit: int | None = None
 ) -> dict[str, list[pa.Table]]:
@@ -373,7 +381,7 @@ def grown_into_partials(
     for sparse_groups, whole in ((SPARSE_OPEN, "open0"), (SPARSE_SEALED, "sealed0")):
         if not result.get(sparse_groups, True):
             del result[sparse_groups]
-        elif len(result.get(sparse_groups, ())) > 1:  # no group grows within one table
+        elif _share_blocks(result.get(sparse_groups, ())):  # no group grows within one table
             partials, *rows = settle(layout, result.pop(sparse_groups), row_layout_limit)
             if partials.num_rows:
                 result.setdefault(whole, []).append(partials)

@@ -56,14 +56,6 @@ class WindowLengths:
         longest = max(distinct, key=lengths.__getitem__)
         return WindowLengths(longest, numbers[order], panes[order], tops[order], ranges[order])
 
-    @staticmethod
-    def uniform(panes: Panes) -> WindowLengths:
-        """The length of all windows, whatever their query."""
-        length = panes.per_window
-        assert length is not None
-        one, none = np.ones(1, np.int64), np.empty(0, np.int64)
-        return WindowLengths(panes, none, length * one, top_level(length) * one, 0 * one)
-
     def each(self) -> Iterator[tuple[Panes, Duration, Ints]]:
         """The panes of windows of each length, their range, and the numbers of its queries."""
         grid = self.grid

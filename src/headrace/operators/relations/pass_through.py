@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import Ints, ints
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import QUERY_NUMBER, Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family_operator import RowFamilyOperator
@@ -51,11 +52,10 @@ class Passing(RowFamilyOperator, RowOperator):
 
     def together(self, queries: Sequence[Operator]) -> Passing:  # noqa: ARG002
         """One operator for all queries of its family."""
-        return (
-            self
-            if self.family is None
-            else replace(self, family=None, rows=replace(self.rows, by_query=True))
-        )
+        return self if self.family is None else _together.of((self,), self._of_all)
+
+    def _of_all(self) -> Passing:
+        return replace(self, family=None, rows=replace(self.rows, by_query=True))
 
     @property
     def longest_stored(self) -> Duration:
@@ -113,3 +113,7 @@ class Passing(RowFamilyOperator, RowOperator):
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
         """An empty table: nothing is stored."""
         return self.rows.schema().empty_table()
+
+
+_together: Final[MadeOnce[Passing]] = MadeOnce(256)
+"""By the first operator of a family that one for all its queries, which each epoch asks for twice."""

@@ -25,16 +25,18 @@ _PAIRS: Final = 1 << 20
 def fold(batch: Prepared, number: int, fold_input: FoldInput, *, probing: bool) -> Iterator[Part]:
     """The cells of one part's queries; pairs by probing (by comparisons of few rows), or from bitmaps."""
     slots = batch.parts[number].part.slots
-    special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
     by_query = _probed(batch, number) if probing else _from_bitmaps(batch, number)
     pairs = ((rows, slots[queries]) for rows, queries in by_query)
-    plain = (
-        (rows[keep], query_slots[keep])
-        for rows, query_slots in pairs
-        for keep in [~np.isin(query_slots, special)]
-    )
-    yield from combined(plain, fold_input)
+    special = np.array([*batch.dead, *batch.patches], np.int64)
+    yield from combined(_without(pairs, special) if len(special) else pairs, fold_input)
     yield from fold_patched(batch, number, fold_input)
+
+
+def _without(pairs: Iterable[tuple[Ints, Ints]], special: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """The pairs of other slots."""
+    for rows, slots in pairs:
+        keep = ~np.isin(slots, special)
+        yield rows[keep], slots[keep]
 
 
 def fold_patched(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:

@@ -346,6 +346,19 @@ class PaneAggregate(FamilyOperator):
         is_coarser = any(item.call.doubled for item in self.aggregates)
         return fitted(self.layouts[0], needed) if is_coarser and section in ("open0", "sealed0") else needed
 
+    def unexpired_rows(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> int | None:
+        """Rows of closed panes, which are stored once, and of open panes that only one table has; of windows of one length."""
+        if (
+            section == SEEN
+            or self.lengths is not None
+            or self.panes.back is None
+            or self.revisions is not None
+        ):
+            return None
+        is_open = section == SPARSE_OPEN or section.startswith("open")
+        rows = (self.store.opened if is_open else self.store.live)(tables, advance.emitted_to)
+        return None if is_open and len(rows) > 1 else sum(int(table.num_rows) for table in rows)
+
     def _compacted(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         if section == SEEN:
             return one_extent([*tables])

@@ -75,6 +75,9 @@ def windows(
         if len(held) == 1 and not layout.are_rows(held[0]):
             yield _panes_alone(layout, panes, held[0])
             return
+    elif panes.per_window is not None and len(due) == 1:
+        yield from _one_window(layout, panes, closed_panes.blocks, due.start, top)
+        return
     start = due.start
     rolled_length, chunk_length = (
         _rolled_length(layout, panes, sealed, due),
@@ -117,6 +120,20 @@ def _panes_alone(layout: Layout, panes: Panes, table: pa.Table) -> WindowCells:
     pane = columns[KEY].to_numpy() - block_key(0, 0)
     keys = tuple(columns[name] for name in layout.key_names)
     return WindowCells(pane // panes.per_slide + 1, keys, Answer(cells, dictionaries))
+
+
+def _one_window(
+    layout: Layout, panes: Panes, blocks: Sequence[pa.Table], window: int, top: int
+) -> Iterator[WindowCells]:
+    """One window of several panes: the fewest blocks that it is made of, combined by group."""
+    first = panes.first(window)
+    assert first is not None
+    tables = at_keys(blocks, [block_key(*block) for block in cover(first, panes.stop(window), top)])
+    tables.sort(key=layout.are_rows)  # those of one layout are loaded together
+    if tables:
+        rows = gather(layout, tables)
+        answer = reduce_answer(layout, rows.answer, rows.groups.codes, rows.groups.count)
+        yield WindowCells(np.full(rows.groups.count, window), rows.groups.keys, answer)
 
 
 def _steady(panes: Panes, sealed: Sequence[pa.Table], window: int, stop: int) -> int:

@@ -22,7 +22,6 @@ from headrace.operators.panes.closed_panes import ClosedPanes
 from headrace.operators.panes.pane_keys import between, block_key, extent
 from headrace.operators.panes.pane_sealing import Sealed
 from headrace.operators.panes.panes import LOWEST, Panes
-from headrace.operators.panes.window_lengths import WindowLengths
 from headrace.operators.window_assembly.assemble import closing, windows
 from headrace.operators.window_assembly.mixed_windows import mixed_windows
 from headrace.operators.window_assembly.pane_extent import SEEN, one_extent
@@ -202,8 +201,6 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
             alone = replace(operator, panes=panes, range=range_, lengths=None)
             yield from chunks_of(alone, [_only(store, numbers) for store in stores], due)
         return
-    if lengths is None and len(due) == 1 and (operator.panes.per_window or 0) > 1:
-        lengths = WindowLengths.uniform(operator.panes)
     # values of DISTINCT are numbered once for each chunk, of which there are many in the order of queries
     by_query = len(stores) == 1 and [key.name for key in operator.keys[:1]] == [QUERY_NUMBER]
     plain, *others = (

@@ -90,9 +90,15 @@ def opened(store: Store, name: str) -> Container:
     return container
 
 
-def keep_state_run(store: Store, name: str, sections: Mapping[str, pa.Table]) -> None:
-    """Keep the sections of a state run that was just written, if they are small: the next epoch need not open its file."""
-    if sum(map(_buffered, sections.values())) > _SMALL:
+def keep_state_run(
+    store: Store, name: str, sections: Mapping[str, pa.Table], sizes: Mapping[str, int]
+) -> None:
+    """Keep the sections of a state run that was just written, if they are small: the next epoch need not open its file.
+
+    Their `sizes`, bytes by state, are kept of all runs.
+    """
+    known_sizes(store, name).update(sizes)
+    if sum(sizes.values()) > _SMALL:
         return
     whole = {section: table.combine_chunks() for section, table in sections.items()}
     if sum(table.get_total_buffer_size() for table in whole.values()) <= _SMALL:
@@ -135,6 +141,12 @@ def of_run(store: Store, name: str, what: str, compute: Callable[[], _Value]) ->
     """A value computed from a run, as long as the run is open; `what` names the kind of value."""
     value: _Value = _cached(store, f"{name}#{what}", compute)
     return value
+
+
+def known_sizes(store: Store, name: str) -> dict[str, int]:
+    """Bytes of those states of a run of which they are known; others can be added."""
+    sizes: dict[str, int] = _cached(store, f"{name}#bytes by state", dict)
+    return sizes
 
 
 def bytes_by_state(sections: Mapping[str, pa.Table]) -> dict[str, int]:

@@ -52,7 +52,9 @@ def probe(part: Part, at: Sequence[Ints], rows: int) -> Probe:
     for number, (attribute, here) in enumerate(zip(part.attributes, at, strict=True)):
         ranges = part.ranges[number]
         narrow.append(here.astype(rank_type(attribute), copy=False))
-        below = np.append(0, np.cumsum(np.bincount(here, minlength=attribute.null + 1)))
+        counts = np.bincount(here, minlength=attribute.null + 1)
+        below = np.zeros(len(counts) + 1, np.int64)
+        counts.cumsum(out=below[1:])
         start, stop = below[ranges.low], below[ranges.high]
         widths = np.where(ranges.is_range, stop - start, rows)
         shares.append(float(widths[attribute.boxes].mean()) if len(attribute.boxes) else rows)
@@ -68,8 +70,10 @@ def probe(part: Part, at: Sequence[Ints], rows: int) -> Probe:
 
 def pairs_of(part: Part, probes: Probe) -> Iterator[tuple[Ints, Ints]]:
     """Matching pairs (row, query of the part), each once, some at a time."""
-    visited = np.cumsum(probes.high - probes.low)[part.starts[1:] - 1]
-    edges = part.starts[np.append(0, np.flatnonzero(np.diff(visited // _PAIRS)) + 1)]
+    edges = part.starts[:1]
+    if probes.candidates > _PAIRS:
+        visited = np.cumsum(probes.high - probes.low)[part.starts[1:] - 1]
+        edges = part.starts[np.append(0, np.flatnonzero(np.diff(visited // _PAIRS)) + 1)]
     for low, high in zip(edges.tolist(), [*edges[1:].tolist(), part.boxes], strict=True):
         if low < high:
             rows, boxes = _verified(part, probes, slice(low, high))

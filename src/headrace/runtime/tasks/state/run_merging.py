@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.dataclass import dataclass
 from headrace.operators.base.operator import Operator
-from headrace.runtime.home.run_cache import bytes_by_state
+from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.tasks.state.agenda import Agenda
 from headrace.runtime.tasks.state.compaction import (
     Merged,
@@ -53,7 +53,8 @@ class RunMerging:
         and those of which most rows have expired or were superseded.
         """
         whole = [run for run in self.runs if run.covers_task]
-        reviews = RunReviews(self.progress.index, self.agenda, epoch, self.ledger, self._needed_bytes)
+        measures = self._unexpired_rows, self._needed_bytes
+        reviews = RunReviews(self.progress.index, self.agenda, epoch, self.ledger, *measures)
         return {*due_for_merge([run.ref for run in whole]), *self._dead(whole), *reviews.obsolete(whole)}
 
     def divided(self) -> set[str]:
@@ -73,7 +74,9 @@ class RunMerging:
         """Some runs and the fresh sections of an epoch as one run. Raises `MergeFailed`."""
         merging, sections = [run for run in self.runs if run.ref.name in names], dict(fresh)
         by_state = self.progress.index.by_state
-        states = {state for run in merging for state in run.states} | bytes_by_state(sections).keys()
+        states = {state for run in merging for state in run.states} | {
+            section.partition("/")[0] for section in sections
+        }
         for name in self.progress.index.in_order(states):
             with self.ledger.timed(name):
                 try:
@@ -120,13 +123,24 @@ class RunMerging:
         self, operators: Sequence[Operator], owners: Owners, sections: Mapping[str, Sequence[pa.Table]]
     ) -> Iterator[tuple[str, pa.Table]]:
         """The rows of a state that are still needed; of an operator with its own state without groups that have emitted all."""
-        alone = operators[0] if operators[0].family_key is None else None
-        groups = self.progress.groups(alone) if alone is not None else None
+        groups = self._groups_of(operators)
         for section, merged in compacted(owners, sections):
-            if alone is not None and groups is not None:
-                yield section, alone.without_done(section, merged, groups)
-            else:
-                yield section, merged
+            yield section, merged if groups is None else operators[0].without_done(section, merged, groups)
+
+    def _groups_of(self, operators: Sequence[Operator]) -> GroupAdvance | None:
+        """The advance of groups beyond their stream, of an operator with its own state."""
+        return self.progress.groups(operators[0]) if operators[0].family_key is None else None
+
+    def _unexpired_rows(
+        self, operators: Sequence[Operator], sections: Mapping[str, Sequence[pa.Table]]
+    ) -> dict[str, int]:
+        """How many rows of a state's sections a merge would keep, where that shows without one."""
+        owners, aggregate = self._owning(operators), operators[0].together(operators).over_panes
+        if aggregate is None or len(owners) > 1 or self._groups_of(operators) is not None:
+            return {}
+        ((_, advance),) = owners
+        rows = {name: aggregate.unexpired_rows(name, tables, advance) for name, tables in sections.items()}
+        return {name: count for name, count in rows.items() if count is not None}
 
     def _needed_bytes(self, operators: Sequence[Operator], sections: Mapping[str, Sequence[pa.Table]]) -> int:
         """Bytes that a merge of a state's sections would keep, but for rows on disk."""

@@ -1,5 +1,5 @@
 """Reviews of state runs: whether a merge of one or two runs would keep little of them, estimated from a sample of their states
-and of the rows of large states.
+and, where their owners do not know it without a merge, from one of the rows of large states.
 
 A merge of all their rows, to find out, would cost as much as the merge: every other epoch has a run that is due for review. Spilled rows do not count:
 they are on disk, and what is merged moves there.
@@ -34,12 +34,17 @@ _LIVE_SHARE: Final = 0.6
 
 @dataclass(frozen=True, slots=True)
 class RunReviews:
-    """The reviews of one epoch of a state task; `needed` is how many bytes a merge of a state's sections would keep."""
+    """The reviews of one epoch of a state task.
+
+    `unexpired` is how many rows of a state's sections a merge would keep, where that is known without one; `needed` is how many
+    bytes a merge of sections keeps.
+    """
 
     index: PlanIndex
     agenda: Agenda | None
     epoch: int
     ledger: Ledger
+    unexpired: Callable[[Sequence[Operator], Mapping[str, Sequence[pa.Table]]], Mapping[str, int]]
     needed: Callable[[Sequence[Operator], Mapping[str, Sequence[pa.Table]]], int]
 
     def obsolete(self, runs: Sequence[TaskRun]) -> set[str]:
@@ -81,10 +86,21 @@ class RunReviews:
         return needed < _LIVE_SHARE * stored
 
     def _obsolete_bytes(self, state: str, runs: Sequence[TaskRun]) -> float:
-        sections = sections_of(runs, state)
+        sections, operators = sections_of(runs, state), self.index.by_state[state]
+        kept, obsolete = self.unexpired(operators, sections), 0.0
+        for name, rows in kept.items():
+            tables = sections.pop(name)
+            share = rows / (sum(table.num_rows for table in tables) or 1)
+            obsolete += bytes_but_spilled([(name, tables)]) * (1 - share)
+        return obsolete + self._obsolete_in_sample(operators, sections) if sections else obsolete
+
+    def _obsolete_in_sample(
+        self, operators: Sequence[Operator], sections: Mapping[str, Sequence[pa.Table]]
+    ) -> float:
+        """Obsolete bytes of sections that must be merged to show them, estimated from a merge of some of their rows."""
         sample = sample_of(sections, self.epoch)
         read = bytes_but_spilled(sample.items())
-        share = self.needed(self.index.by_state[state], sample) / read if read else 1.0
+        share = self.needed(operators, sample) / read if read else 1.0
         return bytes_but_spilled(sections.items()) * (1 - share)
 
     def _are_as_reviewed(self, runs: Sequence[TaskRun]) -> bool:

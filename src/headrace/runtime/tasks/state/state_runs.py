@@ -18,7 +18,7 @@ from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.numbering import number_of
 from headrace.operators.families.scan_output import gathered
 from headrace.operators.joins.probing.spilled_rows import are_spilled
-from headrace.runtime.home.run_cache import of_run, open_run, query_row_counts_of
+from headrace.runtime.home.run_cache import known_sizes, of_run, open_run, query_row_counts_of
 from headrace.runtime.messages.exchange_blob import by_state
 from headrace.runtime.messages.task_messages import RunRef
 from headrace.store.files.filesystem import Store
@@ -55,9 +55,7 @@ class TaskRun:
 
     def bytes_of(self, state: str) -> int:
         """Bytes of one state, in memory."""
-        known: dict[str, int] = {}
-        if self.covers_task:
-            known = of_run(self.store, self.ref.name, "bytes by state", dict)
+        known = known_sizes(self.store, self.ref.name) if self.covers_task else {}
         if state not in known:
             known[state] = sum(table.nbytes for table in self.of(state).values())
         return known[state]
@@ -90,7 +88,10 @@ class TaskRun:
         last = known.get(state)
         if last is None or not np.array_equal(last[0], cohort.numbers):
             counts = {name: self.query_row_counts(f"{state}/{name}") for name in self.of(state)}
-            last = known[state] = cohort.numbers, *rows_of_cohort(self.of(state), counts, cohort)
+            rows = np.zeros_like(cohort.numbers)
+            for of_section in counts.values():
+                rows += of_section.among(cohort.numbers)
+            last = known[state] = cohort.numbers, rows_of_cohort(self.of(state), counts, cohort), rows
         return last[1:]
 
     def of(self, state: str) -> Sections:
@@ -109,15 +110,10 @@ class TaskRun:
         return of_run(self.store, self.ref.name, "states", lambda: by_state(self.sections))
 
 
-def rows_of_cohort(
-    sections: Sections, counts: Mapping[str, QueryRowCounts], cohort: Cohort
-) -> tuple[Sections, Ints]:
-    """The rows of a cohort's queries, without sections that have none, and how many each query has."""
+def rows_of_cohort(sections: Sections, counts: Mapping[str, QueryRowCounts], cohort: Cohort) -> Sections:
+    """The rows of a cohort's queries, without sections that have none."""
     of_cohort = {name: cohort.only(table, counts[name]) for name, table in sections.items()}
-    rows = sum(
-        (of_section.among(cohort.numbers) for of_section in counts.values()), np.zeros_like(cohort.numbers)
-    )
-    return {name: table for name, table in of_cohort.items() if table.num_rows}, rows
+    return {name: table for name, table in of_cohort.items() if table.num_rows}
 
 
 def with_families(run: TaskRun, operators: Mapping[str, Operator]) -> TaskRun:

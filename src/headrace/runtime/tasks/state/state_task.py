@@ -31,7 +31,7 @@ from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.home import file_names
 from headrace.runtime.home.reject_files import encode_query_rejects
-from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, keep_state_run
+from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, keep_state_run, known_sizes
 from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state
 from headrace.runtime.messages.operator_observations import OperatorObservations, of_step
 from headrace.runtime.messages.stream_progress import Clock
@@ -216,7 +216,7 @@ class StateTask:
             deltas = []
             for delta in self._deltas.get(name, ()):
                 counts = {section: QueryRowCounts.of(table) for section, table in delta.items()}
-                deltas.append(rows_of_cohort(delta, counts, cohort)[0])
+                deltas.append(rows_of_cohort(delta, counts, cohort))
             arrived = sum(table.num_rows for delta in deltas for table in delta.values())
             retention = self._retention_of_stream(cohort, arrived)
             stream = None if retention is None else cohort.stream(runs, deltas, advance)
@@ -427,7 +427,7 @@ class StateTask:
 
     def _work(self) -> dict[str, WorkObservation]:
         """Time of each state that was visited or merged, and its bytes: in runs that stay, and in this epoch's."""
-        fresh = bytes_by_state(self._state)
+        fresh = known_sizes(self._store, self._written[-1].name) if self._state else {}
         replaced = self._all_replaced
         staying = [run for run in self._runs if run.ref.name and run.ref.name not in replaced]
         stored = {
@@ -450,15 +450,15 @@ class StateTask:
             yield self._write_run(self._state, self._level, self._message.epoch)
 
     def _write_run(self, sections: Mapping[str, pa.Table], level: int, epoch: int) -> RunRef:
-        name = file_names.state_run(self._message.epoch, self._message.task)
-        if sum(table.nbytes for table in sections.values()) < _LARGE:
+        name, sizes = file_names.state_run(self._message.epoch, self._message.task), bytes_by_state(sections)
+        if sum(sizes.values()) < _LARGE:
             encoded = list(parts(sections))
             size = sum(memoryview(part).nbytes for part in encoded)
             self._writes.add(partial(self._store.write_once, name, encoded, durable=False))
         else:  # section by section, in memory that the next one uses again
             each = streamed({section: table} for section, table in sections.items())
             size = self._store.write_once(name, each, durable=False)
-        keep_state_run(self._store, name, sections)
+        keep_state_run(self._store, name, sections, sizes)
         if self._agenda is not None:
             self._agenda.checked.add(name)
         return RunRef(name, self._message.low, self._message.high, level, size, epoch)
