@@ -343,16 +343,25 @@ class PaneAggregate(FamilyOperator):
         Sketches are made as coarse as those that the operator makes now.
         """
         needed = self._compacted(section, tables, advance)
-        is_coarser = any(item.call.doubled for item in self.aggregates)
-        return fitted(self.layouts[0], needed) if is_coarser and section in ("open0", "sealed0") else needed
+        are_fitted = self._has_doubled_errors and section in ("open0", "sealed0")
+        return fitted(self.layouts[0], needed) if are_fitted else needed
+
+    @property
+    def _has_doubled_errors(self) -> bool:
+        """Whether there are sketches that are coarser than their query asks for: those at rest may be finer."""
+        return any(item.call.doubled for item in self.aggregates)
 
     def unexpired_rows(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> int | None:
-        """Rows of closed panes, which are stored once, and of open panes that only one table has; of windows of one length."""
+        """Rows of closed panes, which are stored once, and of open panes that only one table has; of windows of one length.
+
+        None where a merge also makes sketches coarser.
+        """
         if (
             section == SEEN
             or self.lengths is not None
             or self.panes.back is None
             or self.revisions is not None
+            or self._has_doubled_errors
         ):
             return None
         is_open = section == SPARSE_OPEN or section.startswith("open")

@@ -15,8 +15,13 @@ SPARK_SCRATCH: Final = "spark-"
 """Prefix of Spark's folders in a home; the process id follows, and they are deleted when that process ends."""
 
 
+def _token() -> str:
+    """What no other file has in its name."""
+    return os.urandom(6).hex()
+
+
 def _unique(epoch: int, task: int) -> str:
-    return f"{epoch:012d}-{task:03d}-{os.urandom(6).hex()}"
+    return f"{epoch:012d}-{task:03d}-{_token()}"
 
 
 def archive_run(stream: str, epoch: int, task: int) -> str:
@@ -26,12 +31,12 @@ def archive_run(stream: str, epoch: int, task: int) -> str:
 
 def joined_runs(stream: str, first: int, entries: int) -> str:
     """The runs of so many entries of a stream's archive list, from the entry `first` on."""
-    return f"archive/{file_name(stream)}/{first:012d}+{entries}-{os.urandom(6).hex()}.parquet"
+    return f"archive/{file_name(stream)}/{first:012d}+{entries}-{_token()}.parquet"
 
 
 def sample(stream: str, first: int) -> str:
     """A sample of a stream's archive runs, from the entry `first` of its list on; in no folder with runs, of which it repeats rows."""
-    return f"samples/{file_name(stream)}/{first:012d}-{os.urandom(6).hex()}.parquet"
+    return f"samples/{file_name(stream)}/{first:012d}-{_token()}.parquet"
 
 
 def repeat_keys(stream: str, epoch: int, task: int) -> str:
@@ -61,7 +66,7 @@ def query_rejects(query: str, epoch: int, task: int) -> str:
 
 def joined_rejects(file: str, first: int, entries: int) -> str:
     """The rejected rows of so many entries of a list from the entry `first` on, in the folder of one of their files."""
-    return f"{file.rpartition('/')[0]}/{first:012d}+{entries}-{os.urandom(6).hex()}.parquet"
+    return f"{file.rpartition('/')[0]}/{first:012d}+{entries}-{_token()}.parquet"
 
 
 def state_run(epoch: int, task: int) -> str:
@@ -81,7 +86,7 @@ def results_run(epoch: int, task: int) -> str:
 
 def merged_results(first: int, entries: int) -> str:
     """The results of so many entries of the results list, from the entry `first` on."""
-    return f"results/{first:012d}+{entries}-{os.urandom(6).hex()}.run"
+    return f"results/{first:012d}+{entries}-{_token()}.run"
 
 
 def plan(digest: str) -> str:
@@ -96,7 +101,7 @@ def code(digest: str) -> str:
 
 def relation(name: str, version: int) -> str:
     """A version of a stored relation."""
-    return f"relations/{file_name(name)}/{version:06d}-{os.urandom(6).hex()}.arrow"
+    return f"relations/{file_name(name)}/{version:06d}-{_token()}.arrow"
 
 
 LONGEST_NAME: Final = 128

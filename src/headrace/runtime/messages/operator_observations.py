@@ -46,11 +46,6 @@ class OperatorObservations(Mapping[str, OperatorObservation]):
             return OperatorObservations(tuple(records), None, dict(records))
         return OperatorObservations(tuple(records), list(map(_array, zip(*records.values(), strict=True))))
 
-    @property
-    def has_records(self) -> bool:
-        """Whether the measurements are few, and records."""
-        return self._columns is None
-
     def having(self, measure: str) -> set[str]:
         """The operators of which a measure is not zero."""
         index = OperatorObservation._fields.index(measure)
@@ -141,22 +136,7 @@ class OperatorObservations(Mapping[str, OperatorObservation]):
 
 def added(parts: Iterable[Mapping[str, OperatorObservation]]) -> OperatorObservations:
     """The measurements of all tasks, or of several epochs, added by operator."""
-    observed = list(map(OperatorObservations.of, parts))
-    if len(observed) > 2 and all(one.has_records for one in observed):
-        return _sums(observed)
-    return reduce(OperatorObservations.plus, observed, OperatorObservations.of({}))
-
-
-def _sums(observed: Iterable[OperatorObservations]) -> OperatorObservations:
-    """The same of records, each operator's at once."""
-    records: dict[str, list[OperatorObservation]] = {}
-    for one in observed:
-        for name, seen in one.items():
-            records.setdefault(name, []).append(seen)
-    sums = {
-        name: OperatorObservation._make(map(sum, zip(*seen, strict=True))) for name, seen in records.items()
-    }
-    return OperatorObservations(tuple(sums), None, sums)
+    return reduce(OperatorObservations.plus, map(OperatorObservations.of, parts), OperatorObservations.of({}))
 
 
 def of_step(step: Step, state_rows: int, taken: int) -> OperatorObservation:

@@ -153,8 +153,7 @@ class _Answered(Mapping[str, Facts]):
         raise KeyError(query)
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.named
-        yield from (f"q{number}" for number in self.columns.numbers.tolist())
+        return iter([*self.named, *[f"q{number}" for number in self.columns.numbers.tolist()]])
 
     def __len__(self) -> int:
         return len(self.named) + len(self.columns.numbers)

@@ -91,7 +91,7 @@ class Adjacent:
 
     def add_to(self, writer: _Writer) -> None:
         """As one group, if all are small and of fixed width; else section by section."""
-        width = _width(self.table.schema)
+        width = _width(self.table.schema.serialize().to_pybytes())
         if width and max(self.rows) * width < _COMPRESSED_FROM and len(self.names) >= _MANY:
             writer.add_group(self)
         else:
