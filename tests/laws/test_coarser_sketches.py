@@ -17,6 +17,7 @@ from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregat
 from headrace.algebra.expressions.expression import Cast, Column, Named
 from headrace.algebra.query import Aggregate, Filter, Node, Project, Query, Windowed
 from headrace.algebra.windows.window import TimeSlide
+from headrace.operators.base.operator import Advance
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import windows_answer
@@ -150,6 +151,7 @@ def test_coarser_ones_are_smaller_at_the_next_merge_and_later_windows_are_fine_a
 
 
 def test_a_merge_makes_stored_panes_coarser() -> None:
+    """So what it keeps does not show in the rows that have not expired."""
     x = some.column("x")
     call = AggregateCall("approx_distinct", x, BIGINT, within=Fraction(1, 20))
     query = query_of(Windowed(some.SCAN, "s", TimeSlide(80 * some.TICK, 4 * some.TICK, 0)), [call], ("k",))
@@ -166,6 +168,8 @@ def test_a_merge_makes_stored_panes_coarser() -> None:
         state.operator = fine.coarser(doubled)
         state.compact(len(state.runs))
         sizes.append(sum(table.nbytes for run in state.runs for table in run.values()))
+        stored, end = [run["sealed0"] for run in state.runs if "sealed0" in run], Advance(0, 0, 0)
+        assert (state.operator.unexpired_rows("sealed0", stored, end) is None) == (doubled > 0)
     assert sizes[0] > 1.5 * sizes[1] > 1.5 * sizes[2]
 
 
