@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptStore, StoreError
@@ -327,6 +327,7 @@ def test_of_a_container_that_is_streamed_one_section_is_in_memory_a_second_time(
     st.sampled_from([1 << 18, 400]),
     st.booleans(),
 )
+@example([[1] * 16 + [40]], None, 400, False)
 def test_sections_that_are_adjacent_in_a_table_are_those_of_tables(
     portions: list[list[int]], piece: int | None, large: int, has_text: bool
 ) -> None:
@@ -350,6 +351,9 @@ def test_sections_that_are_adjacent_in_a_table_are_those_of_tables(
         if not has_text and len(rows) >= 16 and max(rows) * 24 < large:
             kinds = {read._index.sections[f"s{number}.{n}"][0] for n in range(len(rows))}
             assert kinds == {container_module._SLICE}
+        if not has_text and max(rows) * 24 >= large:
+            largest = read._index.sections[f"s{number}.{rows.index(max(rows))}"]
+            assert largest[0] != container_module._SLICE
 
 
 def test_a_container_written_in_portions_reads_as_one_written_at_once(tmp_path: Path) -> None:
