@@ -25,6 +25,7 @@ from headrace.operators.sharing.scan_sharing import scan_groups
 from headrace.planner.lowering.lower import lower
 from headrace.reference.history import History, StreamRow
 from headrace.runtime.tasks.state.compaction import before_merge, compacted
+from headrace.runtime.tasks.state.result_runs import sections_of
 from headrace.schema import Schema
 from headrace.time import BEGINNING, FOREVER, Instant
 from tests.laws.driving import batch, epochs, table
@@ -173,7 +174,7 @@ class Families:
             self._collect(name, by_id, {}, stream.state, new_sections)
             taken = set[str]()
             for portion in stream.portions():
-                results = portion.by_query()
+                results = sections_of(portion).tables()
                 assert not taken & results.keys(), "each query's results are in one portion"
                 taken |= results.keys()
                 made = {id_: Step(results=rows) for id_, rows in results.items()}

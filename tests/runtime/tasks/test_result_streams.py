@@ -25,6 +25,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.status import failed
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.tasks.state import state_task
+from headrace.runtime.tasks.state.result_runs import sections_of
 from headrace.runtime.tasks.state.result_streams import ResultStream
 from headrace.runtime.tasks.timing import Ledger
 from headrace.time import SECOND
@@ -173,7 +174,8 @@ def test_results_are_query_by_query_in_the_order_of_instants(rows: list[tuple[in
     }
     assert made.queries == [["q3", "q5", "q5.inner", "q9.inner"][index] for index in wanted]
     assert made.numbers.tolist() == numbers[list(wanted)].tolist()
-    of_query = [(part[AT].to_pylist(), part["n"].to_pylist()) for part in made.by_query().values()]
+    tables = sections_of(made).tables().values()
+    of_query = [(part[AT].to_pylist(), part["n"].to_pylist()) for part in tables]
     assert of_query == [([at for at, _ in own], [n for _, n in own]) for own in wanted.values()]
     assert made.rows.tolist() == [len(own) for own in wanted.values()]
     assert made.first.tolist() == [own[0][0] for own in wanted.values()]

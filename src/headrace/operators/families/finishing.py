@@ -185,12 +185,6 @@ class ResultsByQuery:
         """The ids of the queries."""
         return [id_of(number) for number in self.numbers.tolist()]
 
-    def by_query(self) -> dict[str, pa.Table]:
-        """The results of each query."""
-        begins = (np.cumsum(self.rows) - self.rows).tolist()
-        places = zip(self.queries, begins, self.rows.tolist(), strict=True)
-        return {query: self.table.slice(begin, rows) for query, begin, rows in places}
-
 
 def _separated(table: pa.Table) -> tuple[pa.Table, Ints, Ints, Ints]:
     """The rows in the order of queries, without the column of their index, the indices, and where each one's begin and end."""

@@ -95,9 +95,10 @@ class Adjacent:
         if width and max(self.rows) * width < _COMPRESSED_FROM and len(self.names) >= _MANY:
             writer.add_group(self)
         else:
-            writer.add_all(self._apart())
+            writer.add_all(self.tables())
 
-    def _apart(self) -> dict[str, pa.Table]:
+    def tables(self) -> dict[str, pa.Table]:
+        """The rows of each."""
         ends = itertools.accumulate(self.rows)
         each = zip(self.names, ends, self.rows, strict=True)
         return {name: self.table.slice(end - rows, rows) for name, end, rows in each}

@@ -110,7 +110,7 @@ class ResultRuns:
         def taken() -> Iterator[Mapping[str, pa.Table] | Adjacent]:
             for portion in portions:
                 facts.add(portion.numbers, portion.rows, portion.first, portion.last)
-                yield Adjacent(portion.table, portion.queries, portion.rows.tolist())
+                yield sections_of(portion)
             tables = self._by_retention(results).get(retention, {})
             facts.named.update(_facts_of(tables, instants))
             yield from _portions(tables)
@@ -144,6 +144,11 @@ def _portions(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
             portion, rows = {}, 0
     if portion:
         yield portion
+
+
+def sections_of(portion: ResultsByQuery) -> Adjacent:
+    """The results of each query as a section."""
+    return Adjacent(portion.table, portion.queries, portion.rows.tolist())
 
 
 def _facts_of(
