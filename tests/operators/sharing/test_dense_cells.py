@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Named
 from headrace.algebra.windows.window import TimeSlide, Window
-from headrace.operators.aggregates.cell_table import fresh_slots
+from headrace.operators.aggregates.cell_table import FIRST_KEY, fresh_slots
 from headrace.operators.base.group_codes import group
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.numbering import id_of
@@ -49,14 +49,22 @@ def operators_of(windows: list[Window], keys: tuple[str, ...], calls: list[Aggre
 
 
 def cells(output: ScanOutput) -> dict[str, list[str]]:
-    """The rows of each section, in the order of panes and else in any; the greatest of 0.0 and -0.0 is either."""
-    listed = {}
+    """The rows of each section, in the order of panes and else in any; the greatest of 0.0 and -0.0 is either.
+
+    Each is one cell, and they are counted by query.
+    """
+    listed, by_query = {}, Counter[str]()
     for section, tables in output.sections.items():
         (table,) = tables
         keys = table.column(0).to_pylist()
         assert keys == sorted(keys)
+        names = [name for name in table.column_names if name[0] == "k" and name[1:].isdigit()]
+        identities = zip(keys, *(table.column(name).to_pylist() for name in names), strict=True)
+        assert len(set(identities)) == table.num_rows
+        by_query.update(map(id_of, table.column(FIRST_KEY).to_pylist()))
         columns = ([0.0 if value == 0.0 else value for value in part.to_pylist()] for part in table.columns)
         listed[section] = sorted(map(repr, zip(*columns, strict=True)))
+    assert {query: rows for query, rows in output.delta_rows.items() if rows} == by_query
     return listed
 
 
@@ -80,7 +88,7 @@ def uses(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     windows=st.lists(st.sampled_from(SLIDES), min_size=2, max_size=6),
     keys=st.sampled_from(((), ("k",), ("k", "g"))),
     calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=3, unique=True),
-    drawn=st.lists(streams.rows(), min_size=2, max_size=4),
+    drawn=st.lists(streams.rows(), min_size=1, max_size=4),
     portion=st.sampled_from((1, 9, 1 << 18)),
 )
 def test_added_up_or_merged(
@@ -101,6 +109,19 @@ def test_added_up_or_merged(
             outputs.append(harvested(operators, batches))
     assert all(cells(output) == cells(outputs[0]) for output in outputs)
     assert all(counted(output) == counted(outputs[0]) for output in outputs)
+
+
+@pytest.mark.parametrize("least", [0, 1 << 40])
+def test_cells_of_panes_that_are_parts_of_another_are_merged_for_it(
+    monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    for name, value in (("_LEAST_ROWS", 0), ("_LEAST_GAIN", 0), ("FOLDED_AT_ONCE", 1)):
+        monkeypatch.setattr(shared_predicates, name, value)
+    monkeypatch.setattr(dense_cells, "_LEAST", least)
+    operators = operators_of(list(SLIDES[:2]) * 2, ("k",), CALLS[:2])
+    drawn = [{**row, "k": "same", "at": at * TICK} for row in many(np.full(3, 9)) for at in (0, 1, 4)]
+    fine, coarse = sorted(map(len, cells(harvested(operators, [rows(drawn)])).values()), reverse=True)
+    assert (fine, coarse) == (2 * 3, 2 * 2)
 
 
 def test_folds_of_the_same_panes_and_groups_are_one(monkeypatch: pytest.MonkeyPatch) -> None:

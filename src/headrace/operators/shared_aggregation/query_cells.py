@@ -5,6 +5,7 @@ query, pane and group that has rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Expression
 from headrace.dataclass import dataclass
 from headrace.operators.aggregates.aggregate_calls import Answer
-from headrace.operators.base.group_codes import Ints, as_int64
+from headrace.operators.base.group_codes import Ints, as_int64, picked
 from headrace.operators.native.cells import add_rows
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
@@ -38,11 +39,31 @@ class FoldInput:
     arguments: Mapping[PartialColumn, Argument]
     dictionaries: Mapping[PartialColumn, pa.Array]
     values: Mapping[Expression, pa.Array]
+    keys: Mapping[Expression, pa.Array] = field(default_factory=dict)
+    """The group keys whose values are known, by group; `owner` is the group of each (pane, group)."""
+    owner: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(self.codes)
+
+    def key(self, expression: Expression) -> pa.Array | None:
+        """The value of a group key in each (pane, group); None where the expression is no key."""
+        values = self.keys.get(expression)
+        return None if values is None else picked(values, self.owner)
+
+    @cached_property
+    def lifted(self) -> dict[PartialColumn, Cells]:
+        """The cells of all rows, by (pane, group); counts of all rows are one array."""
+        every: Cells = (self.sizes,)
+        with np.errstate(all="ignore"):
+            return {
+                column: every
+                if isinstance(column.partial, Count) and self.valid(column) is None
+                else column.partial.lift(self.arguments[column], self.codes, self.count)
+                for column in self.partial_columns
+            }
 
     @cached_property
     def sizes(self) -> Ints:
@@ -96,8 +117,10 @@ def fold_input_of(
     arguments: Mapping[Expression, pa.Array],
     codes: Ints,
     count: int,
+    keys: Mapping[Expression, pa.Array] | None = None,
+    owner: Ints | None = None,
 ) -> FoldInput:
-    """The input from evaluated arguments, as `aggregate_calls.lift` takes them."""
+    """The input from evaluated arguments, as `aggregate_calls.lift` takes them; `keys` and `owner` as in `FoldInput`."""
     dictionaries: dict[PartialColumn, pa.Array] = {}
     for partial_column in partial_columns:
         values = arguments[partial_column.expression] if partial_column.expression is not None else None
@@ -105,7 +128,8 @@ def fold_input_of(
             dictionaries[partial_column] = dictionary
     assert partial_columns[0] == at_rest.rows_partial()
     ready = _Arguments(partial_columns, arguments, dictionaries)
-    return FoldInput(codes, count, tuple(partial_columns), ready, dictionaries, arguments)
+    fold_input = FoldInput(codes, count, tuple(partial_columns), ready, dictionaries, arguments)
+    return fold_input if keys is None or owner is None else replace(fold_input, keys=keys, owner=owner)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,5 +1,5 @@
 """Shared aggregation of a batch for all queries of an index, by the strategy with the least estimated cost for each
-part of the index: bitmaps, histograms, pairs or signatures.
+part of the index: bitmaps, histograms, pairs or signatures; groups, where all conditions of a part are on group keys.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headrace.operators.query_index.index import Compiled, QueryIndex
 from headrace.operators.query_index.matching.few_rows import are_few
 from headrace.operators.query_index.matching.prepare import Failed, Prepared, prepared
 from headrace.operators.query_index.matching.probe import probe
-from headrace.operators.shared_aggregation import bitmaps, histograms, pairs
+from headrace.operators.shared_aggregation import bitmaps, by_group, histograms, pairs
 from headrace.operators.shared_aggregation.bitmap_passes import Pass, laid, passes
 from headrace.operators.shared_aggregation.lanes import words_needed
 from headrace.operators.shared_aggregation.query_cells import (
@@ -37,7 +37,7 @@ from headrace.operators.shared_aggregation.query_cells import (
 from headrace.operators.shared_aggregation.signatures import fold as by_signature
 from headrace.operators.shared_aggregation.signatures import signatures
 
-Strategy = Choice["bitmaps", "histograms", "probing", "pairs", "signatures"]
+Strategy = Choice["groups", "bitmaps", "histograms", "probing", "pairs", "signatures"]
 
 SAMPLE: Final = 1024
 MOST_SIGNATURES: Final = 0.2
@@ -78,20 +78,28 @@ def fold(
     count: int,
     strategy: Strategy | None = None,
     former: Sequence[Strategy] = (),
+    *,
+    keys: Mapping[Expression, pa.Array] | None = None,
+    owner: Ints | None = None,
 ) -> Folded:
     """Fold a batch into partials per query and cell.
 
     `columns` hold the rows by internal name, `arguments` the values of the partials' expressions on them, `codes` in
     0..count-1 the (pane, group) of each row. The first of `partial_columns` must count rows. Rows on which a group key
     or an argument fails must not be in the batch. `former` are the strategies of the parts in a batch like this one: they
-    are used again. All strategies give equal cells (sums of doubles to rounding).
+    are used again. All strategies give equal cells (sums of doubles to rounding). `keys` are the values of group keys by group, `owner`
+    is the group of each (pane, group): parts with conditions on these alone are folded by group, unless another `strategy` is named.
     """
-    fold_input = fold_input_of(partial_columns, arguments, codes, count)
-    batch = prepared(index, columns, fold_input.rows)
+    if strategy not in (None, "groups"):
+        keys = None
+    fold_input = fold_input_of(partial_columns, arguments, codes, count, keys, owner)
+    batch = prepared(index, columns, fold_input.rows, None if keys is None else fold_input.key)
     parts, laid_passes = list[Part | DensePart](), list[Pass]()
     used: list[Strategy] = []
     for number in range(len(batch.parts)):
         way = strategy or (former[number] if len(former) == len(batch.parts) else None)
+        if number in batch.of_groups:
+            way = "groups"
         if way is None:
             way = chosen(batch, number, fold_input, is_laid=bool(laid_passes))
         if way not in possible(batch, number, fold_input):
@@ -158,6 +166,8 @@ def _by_signature_cost(
 
 def possible(batch: Prepared, number: int, fold_input: FoldInput) -> frozenset[Strategy]:
     """The strategies that can fold these partials for a part."""
+    if number in batch.of_groups:
+        return frozenset({"groups"})
     strategies: set[Strategy] = {"pairs", "probing"}
     if bitmaps.takes(fold_input.partial_columns):
         strategies.add("bitmaps")
@@ -171,6 +181,8 @@ def possible(batch: Prepared, number: int, fold_input: FoldInput) -> frozenset[S
 def _folded(
     batch: Prepared, number: int, fold_input: FoldInput, way: Strategy, laid_passes: Sequence[Pass]
 ) -> Iterator[Part | DensePart]:
+    if way == "groups":
+        return by_group.fold(batch, number, fold_input)
     if way == "bitmaps":
         return bitmaps.fold(batch, number, fold_input, laid_passes)
     if way == "histograms":

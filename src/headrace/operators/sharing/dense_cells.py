@@ -47,6 +47,16 @@ class Pairs:
     keys: tuple[pa.Array, ...]
     slot_of_group: np.ndarray
 
+    def have_own_panes(self, panes: Panes) -> bool:
+        """Whether no pane of these is made of several of the fold's."""
+        own = panes.of_instants(self.starts)
+        groups = Groups(self.owner, len(self.slot_of_group), ())
+        return (
+            len(own) < 2
+            or self.starts[0] == self.starts[-1]
+            or by_block_and_group(own, groups).number == len(own)
+        )
+
     def columns_of(self, others: Pairs) -> Ints | None:
         """The number here of each of the others; None if one of them is not here. Texts are numbered as they occur."""
         if (

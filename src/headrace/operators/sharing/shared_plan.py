@@ -75,6 +75,11 @@ class SharedPlan(Conditions[PaneAggregate]):
         return tuple(dict.fromkeys(partial_columns))
 
     @cached_property
+    def key_expressions(self) -> tuple[Expression, ...]:
+        """The expressions of the keys that all queries share."""
+        return tuple(key.expression for key in self.queries[0].keys)
+
+    @cached_property
     def inputs(self) -> tuple[Expression, ...]:
         """What is evaluated on each row: keys, then arguments."""
         return (*(key.expression for key in self.layout.keys[1:]), *self.arguments)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.dataclass import dataclass
+from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import (
     Gathered,
     Layout,
@@ -28,7 +29,7 @@ from headrace.operators.aggregates.cell_table import (
 )
 from headrace.operators.base.batch import Batch, EventTimes, Rejected
 from headrace.operators.base.block_codes import by_block_and_group
-from headrace.operators.base.group_codes import Groups, Ints, compact, group
+from headrace.operators.base.group_codes import Groups, Ints, compact, group, picked
 from headrace.operators.base.operator import Scanned
 from headrace.operators.families.family import QueryRowCounts
 from headrace.operators.families.pane_queries import together
@@ -204,6 +205,8 @@ class SharedPredicates:
             codes,
             count,
             former=former,
+            keys=dict(zip(self.plan.key_expressions, groups.keys, strict=True)),
+            owner=owner,
         )
         if not former:
             self.chosen = _Chosen(folded.strategies, batch.rows)
@@ -255,14 +258,21 @@ class SharedPredicates:
         dense = DenseCells.of(plan.layout, folds, slots)
         tables = {name: self._of_family(dense, of) for name, of in plan.families.items()} if dense else {}
         own_panes = {family for family, table in tables.items() if table is not None}
+        by_slot = np.sum([part.cells_by_slot for part in dense], axis=0) if dense else None
         if len(own_panes) < len(plan.families):
             slot_of_row, cells = dense[0].gathered() if len(dense) == 1 else self._cells()
             order = np.argsort(slot_of_row, kind="stable")
             edges = np.searchsorted(slot_of_row[order], np.arange(slots + 1))
+            by_slot = np.diff(edges) if by_slot is None else by_slot
             for family, indices in plan.families.items():
-                if cells.rows and tables.get(family) is None:
-                    tables[family] = self._family(indices, cells, order, edges)
-        by_slot = np.sum([part.cells_by_slot for part in dense], axis=0) if dense else None
+                if not cells.rows or tables.get(family) is not None:
+                    continue
+                of_family = _OfFamily.of(plan, indices, cells, order, edges)
+                if len(folds) == 1 and folds[0].pairs.have_own_panes(of_family.example.panes):
+                    own_panes.add(family)
+                    tables[family] = of_family.table()
+                else:
+                    tables[family] = of_family.merged()
         for family, table in tables.items():
             output.put(
                 f"{family}/open0",
@@ -289,7 +299,7 @@ class SharedPredicates:
         return pa.concat_tables(tables)
 
     def _counts(self, family: str, by_slot: Ints) -> QueryRowCounts:
-        """The cells of each query of a family whose panes are those of the folds, from those of each condition."""
+        """The cells of each query of a family whose panes are those of the fold, from those of each condition."""
         indices = self.plan.families[family]
         numbers, cells = self.plan.numbers[indices], by_slot[self.plan.slots[indices]]
         present = np.flatnonzero(cells)
@@ -305,27 +315,59 @@ class SharedPredicates:
         slots = by_slot.to_numpy()[whole.groups.codes] if whole.rows else np.empty(0, np.int64)
         return slots, replace(whole, groups=replace(whole.groups, keys=tuple(keys)))
 
-    def _family(self, indices: Ints, cells: Gathered, order: Ints, edges: Ints) -> pa.Table:
-        """The cells of one family's queries, as rows of their own panes."""
-        example, count = self.plan.queries[indices[0]], len(indices)
-        slots = self.plan.slots[indices]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfFamily:
+    """Some of the cells of all conditions: row i is a cell of the family's query `owner[i]`, in the pane `blocks[i]` of its own."""
+
+    example: PaneAggregate
+    numbers: Ints
+    """The numbers of the family's queries."""
+    owner: Ints
+    blocks: Ints
+    at_rest: np.ndarray
+    groups: Groups
+    answer: Answer
+
+    @staticmethod
+    def of(plan: SharedPlan, indices: Ints, cells: Gathered, order: Ints, edges: Ints) -> _OfFamily:
+        """The cells of the queries at these `indices`; those of the condition in slot s are `order[edges[s]:edges[s + 1]]`."""
+        example, slots = plan.queries[indices[0]], plan.slots[indices]
         first, counts = edges[slots], edges[slots + 1] - edges[slots]
-        owner = np.repeat(np.arange(count), counts)
+        owner = np.repeat(np.arange(len(indices)), counts)
         rows = order[np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + first[owner]]
-        codes, live = compact(
-            owner * cells.groups.count + cells.groups.codes[rows], count * cells.groups.count
-        )
-        query_index, code = np.divmod(live, cells.groups.count)
-        numbers = self.plan.numbers[indices]
-        keys = (pa.array(numbers[query_index]), *(key.take(pa.array(code)) for key in cells.groups.keys))
-        at_rest = cells.slots[rows]
-        routed = self.plan.routed[indices]
-        at_rest = np.where(routed[owner] >= 0, routed[owner], at_rest)
+        routed, at_rest = plan.routed[indices], cells.slots[rows]
+        if (routed >= 0).any():
+            at_rest = np.where(routed[owner] >= 0, routed[owner], at_rest)
         blocks = pane_keys(example.panes.of_instants(cells.blocks[rows]))
-        layout = together((example,)).layouts[0]
-        return merge_gathered(
-            layout, Gathered(blocks, at_rest, Groups(codes, len(live), keys), select(cells.answer, rows))
+        groups = Groups(cells.groups.codes[rows], cells.groups.count, cells.groups.keys)
+        return _OfFamily(
+            example, plan.numbers[indices], owner, blocks, at_rest, groups, select(cells.answer, rows)
         )
+
+    @property
+    def _layout(self) -> Layout:
+        return together((self.example,)).layouts[0]
+
+    def table(self) -> pa.Table:
+        """The rows of the family's state, by pane; each cell is one of them."""
+        owner, blocks, at_rest = self.owner, self.blocks, self.at_rest
+        codes, answer = self.groups.codes, self.answer
+        if (blocks[1:] < blocks[:-1]).any():
+            order = np.argsort(blocks, kind="stable")
+            owner, blocks, at_rest, codes = owner[order], blocks[order], at_rest[order], codes[order]
+            answer = select(answer, order)
+        keys = [pa.array(self.numbers[owner]), *(picked(key, codes) for key in self.groups.keys)]
+        return self._layout.table(blocks, keys, at_rest, answer)
+
+    def merged(self) -> pa.Table:
+        """The same, of cells of which several may be of one query, pane and group."""
+        count = self.groups.count
+        codes, live = compact(self.owner * count + self.groups.codes, len(self.numbers) * count)
+        owner, code = np.divmod(live, count)
+        keys = (pa.array(self.numbers[owner]), *(picked(key, code) for key in self.groups.keys))
+        groups = Groups(codes, len(live), keys)
+        return merge_gathered(self._layout, Gathered(self.blocks, self.at_rest, groups, self.answer))
 
 
 def _by_slot(groups: Groups, slots: np.ndarray) -> tuple[Groups, np.ndarray]:

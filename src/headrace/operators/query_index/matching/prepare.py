@@ -8,7 +8,7 @@ fail: there the query's own predicate is evaluated, so that SQL's rules about er
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 
 import numpy as np
@@ -38,7 +38,8 @@ class Failed:
 class Prepared:
     """A batch ready to be matched with one version of the index.
 
-    `ranks[i]` are those of the attributes of `parts[i]`, which hold the queries that boxes decide. `decided` holds for
+    `ranks[i]` are those of the attributes of `parts[i]`, which hold the queries that boxes decide; those of the parts `of_groups` have a
+    rank for each (pane, group) instead of each row, as their attributes are group keys. `decided` holds for
     the slots of queries with a residual the bitmap of rows they select; `patches` for others the rows on which boxes do
     not decide, and the predicate's values there; `failed` the rows on which a query failed. `dead` slots have no query.
     """
@@ -47,13 +48,14 @@ class Prepared:
     rows: int
     parts: list[Compiled] = field(default_factory=list)
     ranks: list[list[Ranks]] = field(default_factory=list)
+    of_groups: set[int] = field(default_factory=set)
     decided: dict[int, Words] = field(default_factory=dict)
     patches: dict[int, tuple[Ints, np.ndarray]] = field(default_factory=dict)
     failed: dict[int, Failed] = field(default_factory=dict)
     dead: frozenset[int] = frozenset()
 
     def at(self, number: int) -> list[np.ndarray]:
-        """The ranks of all rows for a part, in place of tables."""
+        """The ranks of all rows for a part, or of all (pane, group)s, in place of tables."""
         return [ranks.of(slice(None)) for ranks in self.ranks[number]]
 
 
@@ -101,17 +103,40 @@ class _Batch:
         return self._exceptional[affected]
 
 
-def prepared(index: QueryIndex, columns: Mapping[str, pa.Array], rows: int) -> Prepared:
-    """Find the ranks of all rows, and decide what boxes do not. Columns by internal name, `rows` long."""
+def prepared(
+    index: QueryIndex,
+    columns: Mapping[str, pa.Array],
+    rows: int,
+    groups: Callable[[Expression], pa.Array | None] | None = None,
+) -> Prepared:
+    """Find the ranks of all rows, and decide what boxes do not. Columns by internal name, `rows` long.
+
+    `groups` gives the values of a group key by (pane, group), which decide the parts whose attributes are all keys.
+    """
     result = Prepared(index, rows, dead=index.dead_slots())
     batch = _Batch(columns, rows)
     if rows:
         for side in index.sides:
-            result.parts += side.plain
-            result.ranks += [batch.ranks(compiled.part) for compiled in side.plain]
+            for compiled in side.plain:
+                of_groups = None if groups is None else _ranks_of_groups(compiled.part, groups)
+                if of_groups is not None:
+                    result.of_groups.add(len(result.parts))
+                result.ranks.append(batch.ranks(compiled.part) if of_groups is None else of_groups)
+                result.parts.append(compiled)
             _decide_residuals(result, batch, side)
         _decide_exceptions(result, batch)
     return result
+
+
+def _ranks_of_groups(part: Part, groups: Callable[[Expression], pa.Array | None]) -> list[Ranks] | None:
+    """The ranks of all (pane, group)s; None where an attribute is no group key."""
+    ranks = list[Ranks]()
+    for attribute in part.attributes:
+        values = groups(attribute.expression)
+        if values is None:
+            return None
+        ranks.append(cut_ranks(attribute, Keys.of(values)))
+    return ranks
 
 
 def words_of(mask: np.ndarray) -> Words:
