@@ -154,7 +154,7 @@ def test_queries_are_registered_where_the_variant_says(tmp_path):
 
 def test_a_failure_has_the_place_of_its_own_query(tmp_path):
     case = case_of(tmp_path, f"{STREAM}\nquery T\nSELECT k FROM s\n----\n\nquery T\nSELECT z FROM s\n----\n")
-    with pytest.raises(Failed, match=r"case.slt:10: one epoch, .*: UnknownName: line 1, column 8: .*'z'"):
+    with pytest.raises(Failed, match=r"case.slt:10: one epoch, .*: NotInScope: line 1, column 8: .*'z'"):
         run_case(case, PLAIN, local)
 
 

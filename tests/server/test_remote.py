@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -45,6 +45,18 @@ def test_a_push_that_fits_no_column_is_an_error_with_its_place(hub: RemoteHub) -
     wrong = [{"k": "a", "v": 1, "at": at(1)}, {"k": 5, "v": 2, "at": at(2)}]
     with pytest.raises(UserError, match=r"row 1 of 's': column k has 5 \(int\), and the rows before it"):
         hub.push("s", wrong)
+
+
+@pytest.mark.parametrize("choice", ["none", "partial"])
+def test_what_is_stored_between_two_invokes_is_chosen(
+    hub: RemoteHub, choice: Literal["none", "partial"]
+) -> None:
+    """`materialize` of one query and of many, as in OPTIONS."""
+    text = "SELECT k, v FROM s BEGIN NOW - INTERVAL 5 SECONDS END NOW"
+    hub.push("s", rows(1, 4, 8))
+    one = hub.register(text, "one", materialize=choice)
+    for query in (one, *hub.register_many({"two": text, "three": text}, materialize=choice)):
+        assert f"materialize {choice} (as the query specifies)" in query.explain()
 
 
 def test_another_process_registers_pushes_follows_and_reads(hub: RemoteHub) -> None:

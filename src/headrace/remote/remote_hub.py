@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
@@ -21,6 +21,9 @@ from headrace.remote.sockets import is_listening
 from headrace.remote.transport import ARROW, Transport, segment, table_of_text
 from headrace.runtime.statements.outcome import Outcome
 from headrace.time import EPOCH, render_instant
+
+if TYPE_CHECKING:
+    from headrace.planner.lowering.materialization import Materialize
 
 _OWNERS: Final = "The process that runs the hub does that."
 
@@ -48,9 +51,10 @@ class RemoteHub(OwnerMethods):
         from_now: bool = False,
         owner: str | None = None,
         tags: Sequence[str] = (),
+        materialize: Materialize | None = None,
     ) -> RemoteQuery:
         """As `Hub.register`."""
-        self.register_many({name: select}, from_now=from_now, owner=owner, tags=tags)
+        self.register_many({name: select}, from_now=from_now, owner=owner, tags=tags, materialize=materialize)
         return self.query(name)
 
     def register_many(
@@ -60,10 +64,11 @@ class RemoteHub(OwnerMethods):
         from_now: bool = False,
         owner: str | None = None,
         tags: Sequence[str] = (),
+        materialize: Materialize | None = None,
     ) -> list[RemoteQuery]:
         """As `Hub.register_many`."""
         body = {"queries": dict(selects), "from_now": from_now, "owner": owner, "tags": list(tags)}
-        self._transport.json("POST", "/v1/queries", json=body)
+        self._transport.json("POST", "/v1/queries", json={**body, "materialize": materialize})
         return [self.query(name) for name in selects]
 
     def query(self, name: str) -> RemoteQuery:

@@ -4,7 +4,7 @@ has a `retain`. Also the number of ingest records that no epoch needs any more.
 
 Results are kept for the query's `retain`, behind the instant up to which it has emitted; results that a query over it or a
 sink of this hub has not read are kept longer. Queries of one retention share result files, so a file expires as a whole; a
-query without one keeps all. The net rows of a relation's expired changes are stored in their place, for INVOKE: they are
+query without one keeps all. The net rows of a relation's expired changes up to NOW are stored in their place, for INVOKE: they are
 computed again only when as many changes wait as there are net rows, so that the cost follows the changes.
 """
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import StreamDefinition
 from headrace.dataclass import dataclass
+from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT
 from headrace.operators.base.query_failures import ROW_FAILURES
 from headrace.operators.output.output_stage import HIDDEN
@@ -34,6 +35,7 @@ from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.progress.union_progress import committed_now
 from headrace.runtime.results.result_log import SUMS, consolidated
 from headrace.runtime.samples.joined_rejects import JOINED_FAILURES
 from headrace.store.files.container import parts
@@ -217,6 +219,7 @@ class RetentionPass:
         return True
 
     def _sum(self, operator: str, entries: Sequence[Mapping[str, Any]]) -> pa.Table:
+        """Net rows at `BEGINNING`, then the changes after NOW, which punctuation has passed: they are no part of R(NOW) yet."""
         tables = [results_of(self.store, entry, operator) for entry in entries]
         if operator in self.sums:
             tables.insert(0, section_of(self.store, self.sums[operator][0], operator))
@@ -224,9 +227,13 @@ class RetentionPass:
         shown = [
             column for column in changes.column_names if column not in (AT, CHANGE) and not _is_hidden(column)
         ]
-        bag = consolidated(changes, shown)
-        insertions = pa.array(np.ones(bag.num_rows, np.int8)).cast(changes.schema.field(CHANGE).type)
-        return bag.set_column(bag.column_names.index(CHANGE), CHANGE, insertions).cast(changes.schema)
+        now = committed_now(self.manifest, self.plan.streams, self.plan.operators[operator].stream)
+        is_due = ints(changes, AT) <= now
+        bag = consolidated(changes.filter(pa.array(is_due)), shown)
+        for name, value in ((CHANGE, 1), (AT, BEGINNING)):
+            same = pa.array(np.full(bag.num_rows, value, np.int64))
+            bag = bag.set_column(bag.column_names.index(name), name, same)
+        return pa.concat_tables([bag.cast(changes.schema), changes.filter(pa.array(~is_due))])
 
     def _without_old_rejects(self) -> dict[str, RadixList]:
         """The lists with expired rejects, without these: those of streams expire with the archive, failures with the query's results."""

@@ -154,12 +154,10 @@ class Hub(Pipeline):
         People find and administer queries by `owner` and `tags`: SHOW QUERIES WHERE tag = '…', PAUSE QUERIES WHERE …
         `materialize`: how much of its answer is stored between two INVOKEs, "none", "partial" or "complete"; None: chosen by the planner.
         """
-        labels = QueryDefinition(
-            "", "", from_now, owner=checked_owner(owner), tags=checked_tags(tags), materialize=materialize
+        (handle,) = self.register_many(
+            {name: select}, from_now=from_now, owner=owner, tags=tags, materialize=materialize
         )
-        self.require_open()
-        self._statements.create_queries({name: select}, labels)
-        return QueryHandle(self, self._statements, name)
+        return handle
 
     def register_many(
         self,
@@ -168,12 +166,15 @@ class Hub(Pipeline):
         from_now: bool = False,
         owner: str | None = None,
         tags: Sequence[str] = (),
+        materialize: Materialize | None = None,
     ) -> list[QueryHandle]:
-        """Register standing queries by name from their texts, all or none: one entry of the log, one plan.
+        """Register standing queries by name from their texts, all or none: one entry of the log, one plan; the options are those of `register`.
 
         Raises `UserError` that names the query of the first mistake.
         """
-        labels = QueryDefinition("", "", from_now, owner=checked_owner(owner), tags=checked_tags(tags))
+        labels = QueryDefinition(
+            "", "", from_now, owner=checked_owner(owner), tags=checked_tags(tags), materialize=materialize
+        )
         self.require_open()
         self._statements.create_queries(selects, labels)
         return [QueryHandle(self, self._statements, name) for name in selects]

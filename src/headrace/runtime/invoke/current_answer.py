@@ -27,7 +27,6 @@ from headrace.runtime.invoke.deferred_window import Invocation
 from headrace.runtime.invoke.relation_now import (
     changes_now,
     message_up_to_now,
-    now_of,
     upstream_operators,
 )
 from headrace.runtime.messages.result_entry import answered
@@ -36,6 +35,7 @@ from headrace.runtime.messages.task_messages import StateMessage
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import source_of
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.progress.union_progress import committed_now
 from headrace.runtime.results import result_log
 from headrace.runtime.tasks.state.peek import latest_windows, peek
 from headrace.store.logs.manifest import Manifest
@@ -182,13 +182,13 @@ def _concatenated(tables: Sequence[pa.Table], query: Query) -> pa.Table:
 def _relation_now(
     home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
 ) -> pa.Table:
-    emitted = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
+    expired = result_log.sum_of_expired(home, manifest, operator.id)
+    emitted = [] if expired is None else [expired]
+    emitted += [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
     now = _now_if_passed(home, manifest, operator, at_end=ending is not None)
     if now is not None:
         emitted = [table.filter(pa.array(ints(table, AT) <= now)) for table in emitted]
-    tables = [result_log.sum_of_expired(home, manifest, operator.id), *emitted]
-    tables += uncommitted(home, manifest, operator) if ending is None else [ending]
-    changes = [table for table in tables if table is not None]
+    changes = [*emitted, *(uncommitted(home, manifest, operator) if ending is None else [ending])]
     if not changes:
         return result_log.empty(query)
     return result_log.consolidated(pa.concat_tables(changes), query.schema.names)
@@ -205,7 +205,7 @@ def _now_if_passed(home: Home, manifest: Manifest, operator: Operator, *, at_end
     plan = plan_in_force(home, manifest)
     if at_end and all(source.name != operator.stream for source in index_of(plan).sources):
         return None
-    now = now_of(manifest, plan, operator.stream)
+    now = committed_now(manifest, plan.streams, operator.stream)
     return now if BEGINNING < now < progress.emitted_to - 1 else None
 
 

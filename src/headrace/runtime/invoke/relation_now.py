@@ -43,7 +43,8 @@ def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) 
     chain = (operator, *upstream_operators(plan, operator))
     if any(id_ not in manifest.operators for id_ in chain):
         return None
-    streams, now = _progress(manifest, plan), now_of(manifest, plan, plan.operators[operator].stream)
+    streams = {name: progress_of(manifest.stream(name)) for name in manifest.streams if name in plan.streams}
+    now = union_progress.committed_now(manifest, plan.streams, plan.operators[operator].stream)
     if now == BEGINNING:
         return None
     message = message_up_to_now(home, manifest, streams, chain, now)
@@ -57,16 +58,6 @@ def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) 
     for reason in closing.failures.values():
         raise QueryFailed(f"the answer cannot be computed: {reason}")
     return closing.answers.get(operator)
-
-
-def now_of(manifest: Manifest, plan: EpochPlan, stream: str) -> Instant:
-    """The maximum event time of a stream, or of those that it is made of; `BEGINNING` without rows."""
-    streams = _progress(manifest, plan)
-    return union_progress.nows(plan.streams, streams, streams).get(stream, BEGINNING)
-
-
-def _progress(manifest: Manifest, plan: EpochPlan) -> dict[str, StreamProgress]:
-    return {name: progress_of(manifest.stream(name)) for name in manifest.streams if name in plan.streams}
 
 
 def message_up_to_now(

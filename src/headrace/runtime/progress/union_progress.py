@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.plan.union_streams import NOW_OF, USING, bound_of, inputs_of
+from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
 
@@ -45,6 +46,13 @@ def nows(
         return instants[name]
 
     return {name: now(name) for name in after}
+
+
+def committed_now(manifest: Manifest, streams: Mapping[str, StreamDefinition], name: str) -> Instant:
+    """The committed maximum event time of a stream, or of those that it is made of; `BEGINNING` without rows."""
+    sources = made_of(streams[name]) if name in streams else ()
+    nows = (committed_now(manifest, streams, source) for source in sources)
+    return max(manifest.stream(name).greatest, max(nows, default=BEGINNING))
 
 
 def made_of(stream: StreamDefinition) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ def answer_as_of(home: Home, operator: Operator, query: Query, at: Instant) -> p
             return _last_rows(home, manifest, operator, query, at)
         changes = list(_up_to(home, manifest, operator, at))
         expired = result_log.sum_of_expired(home, manifest, operator.id)
-        changes += [] if expired is None else [expired]
+        changes += [] if expired is None else [expired.filter(pa.array(ints(expired, AT) <= at))]
         if not changes:
             return result_log.empty(query)
         return result_log.consolidated(pa.concat_tables(changes), query.schema.names)

@@ -297,7 +297,9 @@ def empty(query: Query) -> pa.Table:
 
 
 def sum_of_expired(home: Home, manifest: Manifest, operator: str) -> pa.Table | None:
-    """The net rows of a relation's changes that retention has removed, each as an insertion."""
+    """What a relation's changes add up to that retention has removed: net rows, each as an insertion at `BEGINNING`; and changes that
+    were after NOW then.
+    """
     run_and_rows = manifest.facts.get(SUMS, {}).get(operator)
     return None if run_and_rows is None else section_of(home.store, run_and_rows[0], operator)
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from headrace.catalog.catalog import CatalogQuery
 from headrace.errors import UserError
 from headrace.planner.explain.plan_graph import QueryCost
+from headrace.planner.lowering.materialization import Materialize
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.cost_history import cost_history
 from headrace.runtime.statements.outcome import Outcome
@@ -132,6 +133,7 @@ class Registration(BaseModel):
     from_now: bool = False
     owner: str | None = None
     tags: list[str] = []
+    materialize: Materialize | None = None
 
     @model_validator(mode="after")
     def _is_text(self) -> Registration:
@@ -171,7 +173,13 @@ def _registered(request: Request, registration: Registration) -> dict[str, Any]:
     hub, queries = _hub(request), registration.queries
     request.state.statement = "; ".join(f"{name}: {text}" for name, text in queries.items())
     owner = permissions_of(request).owner_of_all(hub.catalog, queries, registration.owner)
-    hub.register_many(queries, from_now=registration.from_now, owner=owner, tags=registration.tags)
+    hub.register_many(
+        queries,
+        from_now=registration.from_now,
+        owner=owner,
+        tags=registration.tags,
+        materialize=registration.materialize,
+    )
     return {"registered": list(registration.queries)}
 
 

@@ -34,7 +34,7 @@ REJECTS: Final = Schema((Field("position", BIGINT), Field("text", STRING), Field
 """The columns of a row in `REJECTS`."""
 
 
-class UnknownName(UserError):
+class NotInScope(UserError):
     """A name that FROM does not have."""
 
     def __init__(self, message: str, name: Name, remedy: str) -> None:
@@ -160,7 +160,7 @@ class Scope:
             return self._bound_of_window(name, plain)
         if source is None:
             remedy = did_you_mean(qualifier, (source.alias for source in self.sources))
-            raise UnknownName(f"there is no source '{qualifier}' in FROM", name, remedy)
+            raise NotInScope(f"there is no source '{qualifier}' in FROM", name, remedy)
         column = source.find(plain)
         if column is None:
             self._unknown(name, plain, source)
@@ -203,7 +203,7 @@ class Scope:
         columns = (column for source in sources for column in source.scan.table.names)
         suggestions = dict.fromkeys(column for column in columns if not column.startswith(OURS))
         where = "" if within is None else f" in '{within.alias}'"
-        raise UnknownName(f"there is no column '{plain}'{where}", name, did_you_mean(plain, suggestions))
+        raise NotInScope(f"there is no column '{plain}'{where}", name, did_you_mean(plain, suggestions))
 
     def _fail(self, message: str, name: Name, remedy: str) -> NoReturn:
         fail(message, name.span, remedy)

@@ -28,7 +28,7 @@ from headrace.algebra.windows.window import TimeRange, Unbounded
 from headrace.dataclass import dataclass
 from headrace.errors import Span, UnsupportedQuery
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, cast
-from headrace.language.binder.expressions.scope import Scope, UnknownName
+from headrace.language.binder.expressions.scope import NotInScope, Scope
 from headrace.language.binder.sources.bounds import follows_now
 from headrace.language.binder.sources.from_clause import From, changes_of
 from headrace.language.binder.sources.set_operators import is_several
@@ -120,7 +120,7 @@ def relation_of(select: Select, what: str, scope: Scope, inner: Callable[[Select
 def _bound(select: Select, scope: Scope, inner: Callable[[Select], Query]) -> Query:
     try:
         return inner(select)
-    except UnknownName as error:
+    except NotInScope as error:
         if not scope.has_column(error.name):
             raise
         raise UnsupportedQuery(
