@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from benchmarks.join_traces import Update, in_turn, updates
+from benchmarks.models.caches.global_caches import GlobalSegment
+from benchmarks.models.caches.traced_join import TracedJoin
 from headrace.adaptive.caches.cost_model import CacheCosts, PipelineLoad, value_of
-from headrace.adaptive.caches.global_caches import GlobalSegment
 from headrace.adaptive.caches.offline_selection import Candidate, Chosen, is_shared, net_value
 from headrace.adaptive.caches.segments import Equality, Orders, Segment, candidates
-from headrace.adaptive.caches.traced_join import TracedJoin
 
 Instance = tuple[PipelineLoad, list[Candidate]]
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.join_traces import Update
+from benchmarks.models.caches.global_caches import GlobalSegment, within_quota
+from benchmarks.models.caches.traced_join import TracedJoin
 from headrace.adaptive.caches.adaptive_selection import CacheSelection, State
 from headrace.adaptive.caches.cost_model import CacheCosts, CacheValue, value_of
 from headrace.adaptive.caches.estimates import MissEstimate, PipelineProfile, load_of
-from headrace.adaptive.caches.global_caches import GlobalSegment, within_quota
 from headrace.adaptive.caches.segments import Equality, Orders, Segment
-from headrace.adaptive.caches.traced_join import TracedJoin
 
 PROFILED, PROBE, UPDATE = 0.05, 1.0, 1.0
 """The share of rows that are profiled; the costs of a look-up and of a change."""

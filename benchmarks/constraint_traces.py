@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headrace.adaptive.constraints.constrained_mjoin import ConstrainedMJoin, Constraints
-from headrace.adaptive.constraints.distances import clustering, join_distances, least_k, scrambling
-from headrace.adaptive.constraints.join_graph import JoinGraph, ManyOne
-from headrace.adaptive.constraints.synopsis import Arrivals
+from benchmarks.models.constraints.constrained_mjoin import ConstrainedMJoin, Constraints
+from benchmarks.models.constraints.distances import clustering, join_distances, least_k, scrambling
+from benchmarks.models.constraints.join_graph import JoinGraph, ManyOne
+from benchmarks.models.constraints.synopsis import Arrivals
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -18,9 +18,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from headrace.adaptive.caches.global_caches import GlobalSegment
+from benchmarks.models.caches.global_caches import GlobalSegment
+from benchmarks.models.caches.traced_join import Row, TracedJoin, row_of
 from headrace.adaptive.caches.segments import Equality, Orders
-from headrace.adaptive.caches.traced_join import Row, TracedJoin, row_of
 
 Update: TypeAlias = tuple[int, Row, int]
 Draw: TypeAlias = Callable[[], Row]

@@ -29,19 +29,19 @@ from benchmarks.caches_replay import CachesReplay
 from benchmarks.charts import Curve, Curves
 from benchmarks.few_rows import draws, lost
 from benchmarks.filter_traces import Bools, correlated
+from benchmarks.models.filters.independent import Independent
+from benchmarks.models.filters.local_swaps import LocalSwaps
+from benchmarks.models.filters.sweep import Sweep
+from benchmarks.models.filters.trace_replay import Replayed, bernoulli, replayed
+from benchmarks.models.schedules.chains import PathOperator
+from benchmarks.models.schedules.queue_replay import chain_strategy, fifo, greedy
+from benchmarks.models.schedules.queue_replay import replayed as queued
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.adaptive.caches.offline_selection import by_dynamic_programming, exhaustively, greedily
 from headrace.adaptive.filters.a_greedy import AGreedy
-from headrace.adaptive.filters.independent import Independent
-from headrace.adaptive.filters.local_swaps import LocalSwaps
 from headrace.adaptive.filters.order_cost import best_order, expected_cost, static_greedy
 from headrace.adaptive.filters.ordering import FilterOrdering
-from headrace.adaptive.filters.sweep import Sweep
-from headrace.adaptive.filters.trace_replay import Replayed, bernoulli, replayed
-from headrace.adaptive.schedules.chains import PathOperator
-from headrace.adaptive.schedules.queue_replay import chain_strategy, fifo, greedy
-from headrace.adaptive.schedules.queue_replay import replayed as queued
 from headrace.adaptive.settling import robust_order
 
 ALGORITHMS: dict[str, Callable[..., FilterOrdering]] = {

@@ -25,17 +25,17 @@ import pyarrow as pa
 from benchmarks.charts import Bar
 from benchmarks.expected import WrongAnswer
 from benchmarks.filter_traces import Bools, correlated, permuted
+from benchmarks.models.filters.independent import Independent
+from benchmarks.models.filters.local_swaps import LocalSwaps
+from benchmarks.models.filters.sweep import Sweep
+from benchmarks.models.filters.trace_replay import bernoulli, hindsight, replayed
 from benchmarks.overhead_breakdown import breakdowns
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.adaptive.filters.a_greedy import AGreedy
-from headrace.adaptive.filters.independent import Independent
-from headrace.adaptive.filters.local_swaps import LocalSwaps
 from headrace.adaptive.filters.order_cost import Floats, Ints, Order, best_order, evaluations, expected_cost
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, FilterOrdering, OrderInForce
-from headrace.adaptive.filters.sweep import Sweep
 from headrace.adaptive.filters.thinned_sample import cheap, thinned
-from headrace.adaptive.filters.trace_replay import bernoulli, hindsight, replayed
 from headrace.observation import FilterObservation
 from headrace.operators.rows import ordered_filter, row_pipeline
 from headrace.operators.rows.filter_profiles import Tally

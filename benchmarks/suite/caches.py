@@ -39,9 +39,9 @@ from benchmarks.join_traces import (
     trees,
     updates,
 )
+from benchmarks.models.caches.global_caches import GlobalSegment, within_quota
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.adaptive.caches.global_caches import GlobalSegment, within_quota
 from headrace.adaptive.caches.page_pool import PagePool
 from headrace.adaptive.caches.segments import Equality, Orders, Segment
 from headrace.algebra.expressions.expression import Call, Column

@@ -56,12 +56,12 @@ from benchmarks.constraint_traces import (
     scattered_parents,
 )
 from benchmarks.expected import WrongAnswer
+from benchmarks.models.constraints.constrained_mjoin import Constraints
+from benchmarks.models.constraints.k_estimate import KEstimate
+from benchmarks.models.constraints.key_bounds import Clustered, Ordered
+from benchmarks.models.constraints.whole_windows import WholeWindows
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.adaptive.constraints.constrained_mjoin import Constraints
-from headrace.adaptive.constraints.k_estimate import KEstimate
-from headrace.adaptive.constraints.key_bounds import Clustered, Ordered
-from headrace.adaptive.constraints.whole_windows import WholeWindows
 
 WINDOW, UNITS, BATCH = 10_000, 12_000, 1_400
 KS = (0, 1_000, 2_000, 4_000)

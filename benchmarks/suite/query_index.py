@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.charts import Bar
+from benchmarks.models.row_matching import route
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.algebra.expressions.expression import Call, Column, Expression, Literal
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.query_index.matching.match import Kernel, match
-from headrace.operators.query_index.matching.route import route
 from headrace.operators.shared_aggregation.strategy import Strategy, fold
 from headrace.schema import BIGINT, BOOLEAN
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.adaptive.roles import Adaptation
+from benchmarks.models.roles import Adaptation
 
 TRACE = (3, 3, 4, 9, 9, 2, 2)
 """A statistic over time; the best plan is its half."""

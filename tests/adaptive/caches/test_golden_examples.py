@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.adaptive.caches.global_caches import GlobalSegment, global_candidates, within_quota
+from benchmarks.models.caches.global_caches import GlobalSegment, global_candidates, within_quota
+from benchmarks.models.caches.traced_join import TracedJoin, row_of
 from headrace.adaptive.caches.segments import Segment, candidates, children, is_prefix_invariant, key_of
-from headrace.adaptive.caches.traced_join import TracedJoin, row_of
 
 ORDERS = tuple(
     tuple(window - 1 for window in order)

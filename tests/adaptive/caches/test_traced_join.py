@@ -11,9 +11,9 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.adaptive.caches.global_caches import GlobalSegment, global_candidates
+from benchmarks.models.caches.global_caches import GlobalSegment, global_candidates
+from benchmarks.models.caches.traced_join import Combination, Row, TracedJoin, row_of
 from headrace.adaptive.caches.segments import Orders, Segment, candidates
-from headrace.adaptive.caches.traced_join import Combination, Row, TracedJoin, row_of
 
 
 def orders_of(windows: int) -> st.SearchStrategy[Orders]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.adaptive.constraints.constrained_mjoin import ConstrainedMJoin
-from headrace.adaptive.constraints.join_graph import JoinGraph, ManyOne
-from headrace.adaptive.constraints.synopsis import NO, UNKNOWN, YES, Arrivals
+from benchmarks.models.constraints.constrained_mjoin import ConstrainedMJoin
+from benchmarks.models.constraints.join_graph import JoinGraph, ManyOne
+from benchmarks.models.constraints.synopsis import NO, UNKNOWN, YES, Arrivals
 
 STAR = JoinGraph((ManyOne("S1", "S2", "A", "A"), ManyOne("S1", "S3", "B", "B")))
 CHAIN = JoinGraph((ManyOne("S1", "S2", "B", "B"), ManyOne("S2", "S3", "C", "C")))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.adaptive.constraints.constrained_mjoin import ConstrainedMJoin, Constraints
-from headrace.adaptive.constraints.join_graph import JoinGraph, ManyOne
-from headrace.adaptive.constraints.k_estimate import KEstimate
-from headrace.adaptive.constraints.key_bounds import Clustered, Ordered
+from benchmarks.models.constraints.constrained_mjoin import ConstrainedMJoin, Constraints
+from benchmarks.models.constraints.join_graph import JoinGraph, ManyOne
+from benchmarks.models.constraints.k_estimate import KEstimate
+from benchmarks.models.constraints.key_bounds import Clustered, Ordered
 from tests.adaptive.constraints.examples import CHAIN, CHAIN_COLUMNS, STAR, STAR_COLUMNS, Played
 
 TO_S2, TO_S3 = STAR.joins

@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.adaptive.constraints.constrained_mjoin import ConstrainedMJoin, Constraints
-from headrace.adaptive.constraints.distances import clustering, join_distances, least_k, scrambling
-from headrace.adaptive.constraints.join_graph import JoinGraph, ManyOne
-from headrace.adaptive.constraints.k_estimate import KEstimate
-from headrace.adaptive.constraints.key_bounds import Clustered, KeyConstraint, Ordered
-from headrace.adaptive.constraints.synopsis import Arrivals
+from benchmarks.models.constraints.constrained_mjoin import ConstrainedMJoin, Constraints
+from benchmarks.models.constraints.distances import clustering, join_distances, least_k, scrambling
+from benchmarks.models.constraints.join_graph import JoinGraph, ManyOne
+from benchmarks.models.constraints.k_estimate import KEstimate
+from benchmarks.models.constraints.key_bounds import Clustered, KeyConstraint, Ordered
+from benchmarks.models.constraints.synopsis import Arrivals
 
 Row = tuple[str, dict[str, int], bool]
 """(stream, columns, whether the filter holds)."""

@@ -21,11 +21,11 @@ from benchmarks.constraint_traces import (
     scattered_children,
     scattered_parents,
 )
-from headrace.adaptive.constraints.constrained_mjoin import Constraints
-from headrace.adaptive.constraints.distances import clustering, join_distances, scrambling
-from headrace.adaptive.constraints.k_estimate import UNUSED, KEstimate
-from headrace.adaptive.constraints.key_bounds import Clustered, Ordered
-from headrace.adaptive.constraints.whole_windows import WholeWindows
+from benchmarks.models.constraints.constrained_mjoin import Constraints
+from benchmarks.models.constraints.distances import clustering, join_distances, scrambling
+from benchmarks.models.constraints.k_estimate import UNUSED, KEstimate
+from benchmarks.models.constraints.key_bounds import Clustered, Ordered
+from benchmarks.models.constraints.whole_windows import WholeWindows
 
 WINDOW, UNITS = 2000, 2500
 

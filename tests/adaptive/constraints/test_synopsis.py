@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.adaptive.constraints.synopsis import Arrivals, Synopsis
+from benchmarks.models.constraints.synopsis import Arrivals, Synopsis
 
 KEYS = st.integers(0, 4)
 EPOCHS = st.lists(st.tuples(st.lists(KEYS, max_size=6), st.integers(0, 2**12 - 1)), min_size=1, max_size=6)

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from benchmarks.filter_traces import correlated, permuted
+from benchmarks.models.filters.independent import Independent
+from benchmarks.models.filters.local_swaps import LocalSwaps
+from benchmarks.models.filters.sweep import Sweep
+from benchmarks.models.filters.trace_replay import Replayed, bernoulli, profiled, replayed
 from benchmarks.overhead_breakdown import PARTS, breakdown
 from headrace.adaptive.filters.a_greedy import AGreedy
-from headrace.adaptive.filters.independent import Independent
-from headrace.adaptive.filters.local_swaps import LocalSwaps
 from headrace.adaptive.filters.order_cost import (
     best_order,
     evaluations,
@@ -22,8 +24,6 @@ from headrace.adaptive.filters.order_cost import (
 )
 from headrace.adaptive.filters.ordering import FilterOrdering, drops_elsewhere
 from headrace.adaptive.filters.profile_window import DropProfile
-from headrace.adaptive.filters.sweep import Sweep
-from headrace.adaptive.filters.trace_replay import Replayed, bernoulli, profiled, replayed
 
 ROWS, CHUNK = 200_000, 2000
 

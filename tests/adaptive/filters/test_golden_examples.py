@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks.filter_traces import correlated, equal_slices, slices_of_one_filter
+from benchmarks.models.filters.independent import Independent
+from benchmarks.models.filters.local_swaps import LocalSwaps
+from benchmarks.models.filters.trace_replay import bernoulli, replayed
 from headrace.adaptive.filters.a_greedy import AGreedy
-from headrace.adaptive.filters.independent import Independent
-from headrace.adaptive.filters.local_swaps import LocalSwaps
 from headrace.adaptive.filters.matrix_view import MatrixView
 from headrace.adaptive.filters.order_cost import (
     best_order,
@@ -18,7 +19,6 @@ from headrace.adaptive.filters.order_cost import (
     violation,
 )
 from headrace.adaptive.filters.profile_window import DropProfile
-from headrace.adaptive.filters.trace_replay import bernoulli, replayed
 
 DROPS = {1: "0000", 2: "0010", 4: "0111", 5: "1101", 7: "1000", 3: "0111", 6: "1001"}
 """By value, which of four tables do not hold it; those of 3 and 6 are in a missing figure, and completed as they must be."""

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.models.filters.logged_order import LoggedOrder
+from benchmarks.models.filters.trace_replay import bernoulli, replayed
 from headrace.adaptive.filters.a_greedy import AGreedy
 from headrace.adaptive.filters.matrix_view import recounted
 from headrace.adaptive.filters.order_cost import (
@@ -19,8 +21,6 @@ from headrace.adaptive.filters.order_cost import (
     expected_cost,
 )
 from headrace.adaptive.filters.profile_window import DropProfile
-from headrace.adaptive.filters.trace_replay import bernoulli, replayed
-from headrace.adaptive.plan_log.logged_order import LoggedOrder
 from headrace.adaptive.plan_log.plan_log import PlanLog
 from headrace.adaptive.plan_log.saved_by_adapting import LoggedPeriod, saved_by_adapting
 

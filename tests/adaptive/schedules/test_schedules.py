@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.adaptive.schedules.chains import Chain, PathOperator, chains, sizes_of
-from headrace.adaptive.schedules.queue_replay import (
+from benchmarks.models.schedules.chains import Chain, PathOperator, chains, sizes_of
+from benchmarks.models.schedules.queue_replay import (
     Strategy,
     chain_strategy,
     fifo,

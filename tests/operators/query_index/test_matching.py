@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.models.row_matching import route
 from headrace.algebra.expressions.expression import Column, Expression
 from headrace.operators.query_index.boxes import by_column, by_row
 from headrace.operators.query_index.boxes.box_ranges import BoxRanges
@@ -17,7 +18,6 @@ from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.query_index.matching import selections as selecting
 from headrace.operators.query_index.matching.few_rows import MOST, are_few
 from headrace.operators.query_index.matching.match import Kernel, Matches, chosen, match
-from headrace.operators.query_index.matching.route import route
 from headrace.operators.query_index.predicates import normal_form as normalising
 from headrace.operators.query_index.predicates.normal_form import normal
 from headrace.operators.query_index.predicates.value_domains import EVERY

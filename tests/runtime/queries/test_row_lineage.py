@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.models.row_matching import route
 from headrace.observation import FilterObservation
 from headrace.operators.query_index.index import QueryIndex
-from headrace.operators.query_index.matching.route import route
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders

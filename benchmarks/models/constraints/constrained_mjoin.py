@@ -16,10 +16,10 @@ from typing import Final
 
 import numpy as np
 
-from headrace.adaptive.constraints.join_graph import JoinGraph, ManyOne
-from headrace.adaptive.constraints.k_estimate import KEstimate
-from headrace.adaptive.constraints.key_bounds import KeyConstraint
-from headrace.adaptive.constraints.synopsis import (
+from benchmarks.models.constraints.join_graph import JoinGraph, ManyOne
+from benchmarks.models.constraints.k_estimate import KEstimate
+from benchmarks.models.constraints.key_bounds import KeyConstraint
+from benchmarks.models.constraints.synopsis import (
     NO,
     SHADOW,
     UNKNOWN,

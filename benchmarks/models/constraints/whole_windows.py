@@ -11,7 +11,7 @@ from dataclasses import field
 
 import numpy as np
 
-from headrace.adaptive.constraints.synopsis import Arrivals, Bools
+from benchmarks.models.constraints.synopsis import Arrivals, Bools
 from headrace.dataclass import dataclass
 
 

@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.models.filters.pair_drops import pair_drops
 from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order
 from headrace.adaptive.filters.ordering import SLACK
-from headrace.adaptive.filters.pair_drops import pair_drops
 from headrace.adaptive.filters.profile_window import DropProfile, ProfileWindow
 from headrace.dataclass import dataclass
 

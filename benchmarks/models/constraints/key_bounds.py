@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.adaptive.constraints.k_estimate import KEstimate
+from benchmarks.models.constraints.k_estimate import KEstimate
 from headrace.dataclass import dataclass
 
 Ints: TypeAlias = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from dataclasses import field
 from functools import cache
 from typing import TypeAlias
 
-from headrace.adaptive.schedules.chains import Chain, PathOperator, chains, sizes_of
+from benchmarks.models.schedules.chains import Chain, PathOperator, chains, sizes_of
 from headrace.dataclass import dataclass
 
 

@@ -16,8 +16,8 @@ from zlib import crc32
 
 import numpy as np
 
+from benchmarks.models.caches.global_caches import CountedEntries, GlobalSegment
 from headrace.adaptive.caches.estimates import MissEstimate
-from headrace.adaptive.caches.global_caches import CountedEntries, GlobalSegment
 from headrace.adaptive.caches.segments import Equality, Key, Orders, Segment, is_prefix_invariant, key_of
 from headrace.dataclass import dataclass
 

@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from benchmarks.models.roles import Adaptation
 from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order, best_order, expected_cost
 from headrace.adaptive.filters.ordering import FilterOrdering
 from headrace.adaptive.filters.profile_window import DropProfile
-from headrace.adaptive.roles import Adaptation
 from headrace.dataclass import dataclass
 
 Sampler: TypeAlias = Callable[[int], Bools]

@@ -1,0 +1,1 @@
+"""Caches of joins over traces (A-Caching): the printed join with caches that queries share."""
