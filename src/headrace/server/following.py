@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import field
 from itertools import islice
 from typing import Final, TypeAlias
@@ -79,14 +80,17 @@ class Publications:
 
     def epoch(self, _: EpochObservation) -> None:
         """An epoch was committed."""
-        if self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.wake)
+        self._wake_in_loop()
 
     def end(self) -> None:
         """The server stops: followers end."""
         self.ended = True
-        if self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.wake)
+        self._wake_in_loop()
+
+    def _wake_in_loop(self) -> None:
+        if self.loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nothing follows any more
+                self.loop.call_soon_threadsafe(self.wake)
 
     def wake(self) -> None:
         """Let all followers look again. In the loop's thread."""

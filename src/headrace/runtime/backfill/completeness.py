@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 from typing import Literal as Choice
 
-from headrace.catalog.catalog import CatalogQuery
+from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.dataclass import dataclass
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -53,12 +53,12 @@ def plan_in_force(home: Home, manifest: Manifest) -> EpochPlan:
     return load_plan(home.store, manifest.plan) if manifest.plan else EpochPlan()
 
 
-def newest_plan(home: Home) -> EpochPlan:
-    """The plan of all that is registered; no query has to be bound where the newest epoch had it."""
+def newest_plan(home: Home, catalog: Catalog) -> EpochPlan:
+    """The plan of all that is registered in a catalog of the home; no query has to be bound where the newest epoch had it."""
     manifest = home.latest()
-    if manifest.plan and manifest.querylog == home.catalog.position:
+    if manifest.plan and manifest.querylog == catalog.position:
         return plan_in_force(home, manifest)
-    return make_plan(home.catalog)
+    return make_plan(catalog)
 
 
 def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Completeness:

@@ -177,19 +177,24 @@ class Housekeeping:
         )
 
     def _superseded_relations(self) -> set[str]:
-        """Versions of relations that were replaced before the oldest manifest. An archive may still name them."""
+        """Versions of relations that were replaced before the oldest manifest. An archive may still name them.
+
+        An append that is in the log several times counts once, as in the catalog.
+        """
         oldest = min(manifest.querylog for manifest in ManifestLog(self.home.store).retained())
-        files: dict[str, str] = {}
-        superseded = set()
-        for ordinal, entry in RecordLog(self.home.store, QUERY_LOG).read(0):
-            if ordinal < oldest and entry["do"] == "put_relation":
-                name = entry["relation"]["name"].lower()
-                if name in files:
-                    superseded.add(files[name])
-                files[name] = entry["file"]
-            elif ordinal < oldest and entry["do"] == "drop" and entry["kind"] == "relation":
-                superseded.add(files.pop(entry["name"].lower()))
-        return superseded
+        files, superseded, appends = dict[str, str](), set[str](), set[str | None]()
+        for chunk in RecordLog(self.home.store, QUERY_LOG).chunks():
+            if chunk.append is not None and chunk.append in appends:
+                continue
+            appends.add(chunk.append)
+            for entry in chunk.records[: max(0, oldest - chunk.first)]:
+                if entry["do"] == "put_relation":
+                    name = entry["relation"]["name"].lower()
+                    superseded |= {files[name]} if name in files else set()
+                    files[name] = entry["file"]
+                elif entry["do"] == "drop" and entry["kind"] == "relation":
+                    superseded.add(files.pop(entry["name"].lower()))
+        return superseded - {relation.file for relation in self.home.catalog.relations.values()}
 
     def _unrecorded(self) -> Iterator[str]:
         """Segments of micro-batches above the last one that is in the ingest log."""

@@ -57,6 +57,7 @@ class Loop:
     _ends: int = 0
     """How often the thread has ended."""
     _next_poll: float = 0.0
+    _starting: threading.Lock = field(default_factory=threading.Lock)
     _waiting: int = 0
     """Threads that wait for an epoch."""
     _woken: int = 0
@@ -199,14 +200,15 @@ class Loop:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Step in a thread until `stop`."""
-        if self.is_running:
-            return
-        sys.setswitchinterval(min(_SWITCH_SECONDS, sys.getswitchinterval()))
-        self._stop.clear()
-        self.failure = None
-        self._thread = threading.Thread(target=self._run, name="headrace-epochs", daemon=True)
-        self._thread.start()
+        """Step in a thread until `stop`; nothing where one does already."""
+        with self._starting:
+            if self.is_running:
+                return
+            sys.setswitchinterval(min(_SWITCH_SECONDS, sys.getswitchinterval()))
+            self._stop.clear()
+            self.failure = None
+            self._thread = threading.Thread(target=self._run, name="headrace-epochs", daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
         """Finish the current epoch and stop; raises the failure that ended the loop, if there was one."""

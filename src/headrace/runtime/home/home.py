@@ -6,6 +6,7 @@ the manifests.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -43,6 +44,8 @@ class Home:
     """Of each stream: how many ingest records there were when it was created, and the position after its entry."""
     _appends: set[str] = field(default_factory=set)
     """Ids of the appends to the query log that are in the catalog."""
+    _refreshing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the query log is read: threads of a reader may do so at the same time."""
 
     @staticmethod
     def at(path: Path, disk: Disk | None = None) -> Home:
@@ -104,8 +107,18 @@ class Home:
     def refresh(self) -> None:
         """Apply the query-log entries since the last call: all of them, or none when they cannot be read.
 
-        An append that is in the log several times counts once.
+        An append that is in the log several times counts once. Of the driver only the thread that logs calls it; others call `newest_catalog`.
         """
+        with self._refreshing:
+            self._apply_new_entries()
+
+    def newest_catalog(self) -> Catalog:
+        """The catalog for any thread: a reader's with what the driver has appended since; the driver's own, which has all that it logged."""
+        if not self.incarnation:
+            self.refresh()
+        return self.catalog
+
+    def _apply_new_entries(self) -> None:
         catalog, born, appends = self.catalog, dict(self._born), set[str]()
         of_queries: list[Mapping[str, Any]] = []
         for chunk in self.query_log.chunks(catalog.position):

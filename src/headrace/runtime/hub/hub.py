@@ -6,10 +6,11 @@ Statements change the catalog; epochs run in one background thread (`running`) o
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 import pyarrow as pa
 
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
 
     from headrace.runtime.delivery.actions.receivers import Receivers
     from headrace.runtime.hub.check import Report
+
+
+_LOG: Final = logging.getLogger("headrace.hub")
 
 
 class Hub(Pipeline):
@@ -406,7 +410,10 @@ class Hub(Pipeline):
         self.log_of_epochs.epoch(seen)
         self.actions.published()
         for listener in self._listeners:
-            listener(seen)
+            try:
+                listener(seen)
+            except Exception:  # noqa: BLE001 - of any kind: it is logged, and the loop and others go on
+                _LOG.exception("epoch %d is published; a listener to epochs failed", seen.epoch)
 
     def _epoch_failed(self, failure: EpochFailure) -> None:
         self.log_of_epochs.write(failure.as_dict())

@@ -10,12 +10,14 @@ Source: PSoup (Chandrasekaran, Franklin 2002), sections 3.3 and 4.1: NoMat takes
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from headrace.algebra.query import walk
 from headrace.catalog.catalog import CatalogQuery
 from headrace.dataclass import dataclass
+from headrace.errors import UnknownName
 from headrace.observation import EpochObservation
 from headrace.planner.lowering.materialization import Materialize, cheaper_materialization
 from headrace.runtime.home.file_names import file_name
@@ -78,10 +80,14 @@ class StateBudget:
         return chosen
 
     def _take(self, steps: list[Step]) -> None:
-        self.hub.execute(
-            "".join(f"ALTER QUERY `{step.query}` SET (materialize '{step.materialize}');" for step in steps)
-        )
-        self.steps += steps
+        """Store less of these queries; where another client has just dropped one of them, the next epoch chooses again."""
+        with suppress(UnknownName):
+            self.hub.execute(
+                "".join(
+                    f"ALTER QUERY `{step.query}` SET (materialize '{step.materialize}');" for step in steps
+                )
+            )
+            self.steps += steps
 
     def _able(self, mode: Materialize) -> Iterator[CatalogQuery]:
         """Queries of that mode that could store less, and whose changes no sink or client reads."""
@@ -92,7 +98,8 @@ class StateBudget:
                 continue
             query = bound(catalog, standing)
             source = source_of(streams, walk(query.root))
-            if cheaper_materialization(operators[standing.operator_id], query, source) == mode:
+            operator = operators.get(standing.operator_id)  # a query may be newer than the plan
+            if operator is not None and cheaper_materialization(operator, query, source) == mode:
                 yield standing
 
     def _is_followed(self, catalog_query: CatalogQuery) -> bool:

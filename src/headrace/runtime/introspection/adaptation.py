@@ -60,9 +60,9 @@ def explain_adaptive(home: Home, name: str, form: Form = "text") -> str:
         raise UserError(
             "EXPLAIN ADAPTIVE is no graph", remedy="Use AS SVG for its picture over time, or AS TEXT."
         )
-    home.refresh()
-    standing, manifest = home.catalog.require_query(name), home.latest()
-    plan = newest_plan(home)
+    catalog = home.newest_catalog()
+    standing, manifest = catalog.require_query(name), home.latest()
+    plan = newest_plan(home, catalog)
     growing = standing.definition.growing_tree
     operators = [
         operator
@@ -74,12 +74,12 @@ def explain_adaptive(home: Home, name: str, form: Form = "text") -> str:
     if form == "svg":
         tracks = [
             *_filter_tracks(operators, log),
-            *_join_tracks(standing, operators, plan, home.catalog, log),
+            *_join_tracks(standing, operators, plan, catalog, log),
         ]
         return timeline(f"{standing.definition.name}: what was in force", tracks)
     lines = [
         *_filter_lines(operators, manifest, log),
-        *_tree_lines(standing, graph_of(home.catalog, standing), operators, log),
+        *_tree_lines(standing, graph_of(catalog, standing), operators, log),
         *_join_lines(operators, plan, manifest, log),
         *_constraint_lines(operators, plan, manifest, log),
         *_hot_key_lines(operators, plan, manifest, log),

@@ -50,11 +50,15 @@ EPOCHS: Final = 20
 
 def explained(home: Home) -> Explained:
     """The running plan, with its measurements. Operators of a query that was dropped and created again are new ones."""
-    home.refresh()
-    plan = newest_plan(home)
-    shares = sharing_of(plan, home.catalog)
+    catalog = home.newest_catalog()
+    return _explained(home, catalog, newest_plan(home, catalog))
+
+
+def _explained(home: Home, catalog: Catalog, plan: EpochPlan) -> Explained:
+    """The plan of a catalog, which other threads may replace at any time, with its measurements."""
+    shares = sharing_of(plan, catalog)
     lines = last_lines(Path(home.store.root), max(EPOCHS, lines_per_rotation(len(plan.operators))))
-    return Explained(shares, measured(shares, lines), owners_of(plan, home.catalog), _makers(plan))
+    return Explained(shares, measured(shares, lines), owners_of(plan, catalog), _makers(plan))
 
 
 def sharing_of(plan: EpochPlan, catalog: Catalog) -> Sharing:
@@ -80,10 +84,12 @@ def _names(catalog: Catalog) -> dict[str, str]:
 
 def explain_all(home: Home, form: Form = "text") -> str:
     """`EXPLAIN ALL`: everything, as text, for Graphviz or as SVG."""
-    graph = explained(home)
+    catalog = home.newest_catalog()
+    plan = newest_plan(home, catalog)
+    graph = _explained(home, catalog, plan)
     if form == "text":
         manifest = home.latest()
-        used = memory_line(home.store, manifest, newest_plan(home), home.catalog)
+        used = memory_line(home.store, manifest, plan, catalog)
         return "\n".join([*all_lines(graph), *load_line(manifest), *used])
     return dot(picture(graph)) if form == "dot" else svg(picture(graph))
 
@@ -93,15 +99,14 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
 
     Raises `UserError` when there is none of that name.
     """
-    home.refresh()
-    standing = home.catalog.require_query(name)
-    graph, registered = explained(home), standing.definition.name
+    catalog = home.newest_catalog()
+    standing, planned = catalog.require_query(name), newest_plan(home, catalog)
+    graph, registered = _explained(home, catalog, planned), standing.definition.name
     if form != "text":
         drawn = picture(graph, registered)
         return dot(drawn) if form == "dot" else svg(drawn)
-    planned = newest_plan(home)
     operators = planned.operators
-    query = bound(home.catalog, standing)
+    query = bound(catalog, standing)
     chain = [operator_id for operator_id, _ in levels(registered, query, standing.operator_id)]
     pairs = [
         operator_id
@@ -128,10 +133,10 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     stated = (
         () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())
     )
-    used = memory_lines(home.store, manifest, newest_plan(home), home.catalog, standing)
+    used = memory_lines(home.store, manifest, planned, catalog, standing)
     sample = samples_by_query(manifest).get(standing.operator_id)
     left_out = [] if sample is None else [sample.sentence]
-    repair = repair_lines(repairs_by_query(manifest, plan, home.catalog).get(standing.definition.name))
+    repair = repair_lines(repairs_by_query(manifest, plan, catalog).get(standing.definition.name))
     return "\n".join(
         [*plans, *filled, *left_out, *actions, *stated, *repair, *used, *query_lines(graph, registered)]
     )

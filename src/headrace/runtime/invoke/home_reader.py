@@ -39,8 +39,7 @@ class Reader:
     @property
     def catalog(self) -> Catalog:
         """The current catalog, with what another process has just registered."""
-        self.home.refresh()
-        return self.home.catalog
+        return self.home.newest_catalog()
 
     def operator_and_query(self, name: str) -> tuple[Operator, Query]:
         """A query's operator and its algebra."""

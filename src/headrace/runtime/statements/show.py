@@ -56,24 +56,24 @@ def show(
 
     Raises `UserError` for names that do not exist.
     """
-    home.refresh()
+    catalog = home.newest_catalog()
     match statement:
         case stmt.Show(kind=kind, selection=selection):
             return Outcome("show", None, "", _listing(home, kind, selection, sinks, actions, warnings()))
-        case stmt.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
-            stream = home.catalog.stream(name)
+        case stmt.Describe(name=name, extended=True) if catalog.stream(name) is not None:
+            stream = catalog.stream(name)
             assert stream is not None
             committed = home.latest().streams.get(stream.name, CommittedStream(keep=stream.keep))
             reduced = reduced_archives(home, home.latest(), [stream]).get(stream.name)
             return Outcome("describe", name, "", progress_table(stream, committed, reduced))
-        case stmt.Describe(name=name, extended=True) if home.catalog.query(name) is not None:
-            standing = home.catalog.require_query(name)
+        case stmt.Describe(name=name, extended=True) if catalog.query(name) is not None:
+            standing = catalog.require_query(name)
             progress = home.latest().find_operator(standing.operator_id)
             return Outcome("describe", name, "", query_progress_table(standing.definition, progress))
         case stmt.Describe(name=name):
-            return Outcome("describe", name, "", _described(home.catalog, name))
+            return Outcome("describe", name, "", _described(catalog, name))
         case stmt.ShowCreate(name=name):
-            text = create_query_text(home.catalog.require_query(name).definition)
+            text = create_query_text(catalog.require_query(name).definition)
             return Outcome("show", name, "", pa.table({"statement": [text]}))
         case stmt.ExplainQuery(name=name, form=form):
             from headrace.runtime.introspection.explain import explain_query  # noqa: PLC0415 - with its drawings
@@ -88,7 +88,7 @@ def show(
 
             return _text("explain", None, explain_all(home, form))
         case stmt.ExplainSelect(query=text, select=select, zone=zone, asks=asks):
-            query = bind_text(home.catalog, text, zone)
+            query = bind_text(catalog, text, zone)
             if asks:
                 from headrace.runtime.invoke.questions.answer import explained as explained_question  # noqa: PLC0415
                 from headrace.runtime.invoke.questions.clauses import check_names  # noqa: PLC0415
@@ -96,28 +96,27 @@ def show(
                 check_names(query, select)
                 how = home.at_newest_epoch(lambda manifest: explained_question(home, manifest, query))
                 return _text("explain", None, how)
-            return _text("explain", None, _explained_select(home, query, text, zone))
+            return _text("explain", None, _explained_select(home, catalog, query, text, zone))
         case stmt.Ask(query=text, select=select, within=within, zone=zone, duration=duration):
             from headrace.runtime.invoke.questions.answer import Accepted, asked  # noqa: PLC0415
             from headrace.runtime.invoke.questions.clauses import check_names  # noqa: PLC0415
 
-            question, accepted = bind_text(home.catalog, text, zone), Accepted(within, duration)
+            question, accepted = bind_text(catalog, text, zone), Accepted(within, duration)
             check_names(question, select)
             answer = home.at_newest_epoch(lambda manifest: asked(home, manifest, question, accepted))
             return Outcome("ask", None, str(answer), answer.table)
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
 
 
-def _explained_select(home: Home, query: Query, text: str, zone: str) -> str:
+def _explained_select(home: Home, before: Catalog, query: Query, text: str, zone: str) -> str:
     """The operators of a query as if it were registered, the one that answers it first; what it reads and stores."""
     from headrace.planner.storage.query_storage import storage_of  # noqa: PLC0415 - as drawings: rarely asked for
 
-    before = home.catalog
     entries = [
         *streams_made_by(before, query),
         registration(QueryDefinition("(not registered)", text, zone=zone)),
     ]
-    plan, after = newest_plan(home), before.apply_all(entries)
+    plan, after = newest_plan(home, before), before.apply_all(entries)
     planned = plan_after(plan, before, after, entries).plan
     new = [operator for name, operator in planned.operators.items() if name not in plan.operators]
     answers = after.require_query("(not registered)").operator_id

@@ -18,7 +18,7 @@ from typing import Final
 
 from headrace.catalog.catalog import CatalogQuery
 from headrace.dataclass import dataclass
-from headrace.errors import HeadraceError, UnknownName
+from headrace.errors import UnknownName
 from headrace.language.statements import statement as stmt
 from headrace.observation import EpochObservation
 from headrace.planner.explain.plan_graph import Explained
@@ -81,7 +81,7 @@ class Usage:
             await asyncio.sleep(_WATCH_SECONDS)
             try:
                 await asyncio.to_thread(self.check)
-            except HeadraceError:
+            except Exception:  # noqa: BLE001 - of any kind: it is logged, and the next check comes
                 _LOG.exception("quotas could not be checked; they will be again")
 
     def check(self) -> None:

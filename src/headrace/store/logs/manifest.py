@@ -261,16 +261,16 @@ class ManifestLog:
     def latest(self) -> Manifest | None:
         """The newest manifest; None in an empty home. Lists once, then searches for newer ones each time."""
         while True:
-            number = self._files.last(self._last_number)
+            number, newest = self._files.last(self._last_number), self._newest
             if number is None:
                 return None
             self._last_number = number
-            if self._newest is None or self._newest.epoch != number:
+            if newest is None or newest.epoch != number:
                 try:
-                    self._newest = self._read(self._files.name(number), number)
+                    newest = self._newest = self._read(self._files.name(number), number)
                 except MissingFile:
                     continue  # it was collected since, so there are newer ones
-            return self._newest
+            return newest
 
     def read(self, epoch: int) -> Manifest:
         """The manifest of an epoch; `MissingFile` when it was collected or never published."""
@@ -331,6 +331,8 @@ class ManifestLog:
 
     def _base(self, name: str) -> Records:
         """The records at rest in a file; those of the last file that was read are kept."""
-        if name not in self._bases:
-            self._bases = {name: Records.decode(self._store.read(name), name)}
-        return self._bases[name]
+        known = self._bases.get(name)  # other threads may replace it
+        if known is None:
+            known = Records.decode(self._store.read(name), name)
+            self._bases = {name: known}
+        return known
