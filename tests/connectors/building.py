@@ -24,13 +24,13 @@ def stream(
 
 
 def everything(
-    definition: StreamDefinition, records: list[IngestRecord] | None = None
+    definition: StreamDefinition, records: list[IngestRecord] | None = None, root: Path | None = None
 ) -> tuple[list[dict], list[str]]:
     """All rows in order, and the reasons of all rejects; numbers must increase within a record."""
     rows, reasons = [], []
     for record in list_new(definition, (), ARRIVAL) if records is None else records:
         last = -1
-        for batch in read(record, definition):
+        for batch in read(record, definition, root=None if root is None else str(root)):
             assert batch.table.schema == definition.schema.arrow()
             assert len(batch.at) == len(batch.rows) == batch.table.num_rows
             numbers = sorted([*batch.rows.tolist(), *batch.rejects.column("row").to_pylist()])

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import IngestRecord, SourceChanged
-from headrace.connectors.sources.segment_files import as_rows, record_with_rows, write_push_segment
+from headrace.connectors.sources.segment_files import as_rows, record_with_rows, write_table_segment
 from headrace.connectors.sources.source_reader import read
 from headrace.errors import AlreadyPublished, UserError
 from headrace.schema import DATE, INT, TIMESTAMP, Field, Schema
@@ -21,6 +21,11 @@ from tests.connectors.building import ARRIVAL, SCHEMA, everything
 PUSH = StreamDefinition("s", SCHEMA, "push", time="at")
 AT = datetime(2023, 1, 1, tzinfo=UTC)
 ROWS = [{"k": 1, "v": 1.5, "s": "x", "at": AT}, {"k": None, "v": None, "s": None, "at": AT}]
+
+
+def write(stream: StreamDefinition, rows: object, root: Path) -> IngestRecord:
+    """Rows in any form, as a segment of a home."""
+    return write_table_segment(stream, as_rows(stream, rows), root / "segments", "a", ARRIVAL, root=root)
 
 
 @pytest.mark.parametrize(
@@ -36,22 +41,20 @@ ROWS = [{"k": 1, "v": 1.5, "s": "x", "at": AT}, {"k": None, "v": None, "s": None
     ids=["dicts", "dicts with gaps", "table", "batch", "another order", "pandas"],
 )
 def test_rows_come_back_as_they_were_handed_in(tmp_path: Path, rows: object) -> None:
-    record = write_push_segment(PUSH, rows, tmp_path / "segments", "a", ARRIVAL)
+    record = write(PUSH, rows, tmp_path)
     without_file = record_with_rows(PUSH, as_rows(PUSH, rows), "b", ARRIVAL)
     assert without_file is not None
     for one in (record, without_file, IngestRecord.from_json(without_file.to_json())):
         assert one.rows_hint == 2
-        assert everything(PUSH, [one]) == (ROWS, [])
+        assert everything(PUSH, [one], tmp_path) == (ROWS, [])
 
 
 def test_many_rows_in_many_batches_come_back_in_order(tmp_path: Path) -> None:
     count = 600_000
     schema = Schema((Field("k", INT),))
     stream = StreamDefinition("s", schema, "push")
-    record = write_push_segment(
-        stream, pa.table({"k": np.arange(count, dtype=np.int32)}), tmp_path, "a", ARRIVAL
-    )
-    batches = list(read(record, stream))
+    record = write(stream, pa.table({"k": np.arange(count, dtype=np.int32)}), tmp_path)
+    batches = list(read(record, stream, root=str(tmp_path)))
     assert np.concatenate([batch.table.column("k").to_numpy() for batch in batches]).tolist() == list(
         range(count)
     )
@@ -82,7 +85,7 @@ def test_many_rows_in_many_batches_come_back_in_order(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_rows_that_do_not_fit_are_refused_whole(tmp_path: Path, rows: object, message: str) -> None:
     with pytest.raises(UserError) as refused:
-        write_push_segment(PUSH, rows, tmp_path / "segments", "a", ARRIVAL)
+        write(PUSH, rows, tmp_path)
     assert message in str(refused.value)
     assert not list(tmp_path.rglob("*.arrow"))
 
@@ -90,29 +93,32 @@ def test_rows_that_do_not_fit_are_refused_whole(tmp_path: Path, rows: object, me
 def test_the_first_moment_and_day_of_1970_are_read_from_text_like_any_other(tmp_path: Path) -> None:
     stream = StreamDefinition("s", Schema((Field("d", DATE), Field("at", TIMESTAMP))), "push", time="at")
     rows = [{"d": "1970-01-01", "at": "1970-01-01T00:00:00Z"}, {"d": "1970-01-02", "at": "1970-01-01"}]
-    record = write_push_segment(stream, rows, tmp_path, "a", ARRIVAL)
+    record = write(stream, rows, tmp_path)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     days = [{"d": date(1970, 1, 1), "at": epoch}, {"d": date(1970, 1, 2), "at": epoch}]
-    assert everything(stream, [record]) == (days, [])
+    assert everything(stream, [record], tmp_path) == (days, [])
 
 
 def test_pandas_null_integers_and_dates_fit(tmp_path: Path) -> None:
     schema = Schema((Field("k", INT), Field("d", DATE)))
     stream = StreamDefinition("s", schema, "push")
     frame = pd.DataFrame({"k": [1, None], "d": [date(2023, 1, 1), None]})
-    record = write_push_segment(stream, frame, tmp_path, "a", ARRIVAL)
-    assert everything(stream, [record])[0] == [{"k": 1, "d": date(2023, 1, 1)}, {"k": None, "d": None}]
+    record = write(stream, frame, tmp_path)
+    assert everything(stream, [record], tmp_path)[0] == [
+        {"k": 1, "d": date(2023, 1, 1)},
+        {"k": None, "d": None},
+    ]
 
 
 def test_a_segment_is_never_rewritten(tmp_path: Path) -> None:
-    write_push_segment(PUSH, ROWS, tmp_path, "a", ARRIVAL)
+    write(PUSH, ROWS, tmp_path)
     with pytest.raises(AlreadyPublished, match=r"a\.arrow"):
-        write_push_segment(PUSH, ROWS, tmp_path, "a", ARRIVAL)
+        write(PUSH, ROWS, tmp_path)
 
 
 def test_a_segment_named_within_a_home_is_found_when_the_home_has_moved(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
-    record = write_push_segment(PUSH, ROWS, old / "segments", "a", ARRIVAL, root=old)
+    record = write(PUSH, ROWS, old)
     assert record.uri == "segments/a.arrow"
     old.rename(new)
     assert sum(batch.table.num_rows for batch in read(record, PUSH, root=str(new))) == 2

@@ -9,12 +9,12 @@ import numpy as np
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Call, Named
 from headrace.algebra.windows.window import TimeSlide
-from headrace.operators.query_index.index_cache import predicate_of
+from headrace.operators.query_index.index_cache import none_yet, predicate_of
 from headrace.operators.query_index.predicates.normal_form import normal
 from headrace.operators.rows.row_pipeline import RowPipeline
 from headrace.operators.sharing.scan_sharing import MOST_SEPARATE_FILTERS
 from headrace.operators.sharing.shared_panes import LazyScanners
-from headrace.operators.sharing.shared_plan import SharedPlan, _plans, plan_from, plan_of, rebuilt_plan
+from headrace.operators.sharing.shared_plan import SharedPlan, _plans, plan_of
 from headrace.operators.sharing.shared_predicates import SharedPredicates
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
@@ -49,14 +49,14 @@ def answers(plan: SharedPlan) -> dict[str, list[dict[str, object]]]:
 def test_whatever_comes_and_goes_a_plan_by_delta_folds_as_one_made_anew() -> None:
     random = Random(11)
     known = [member(n, 4 + n % 2) for n in range(40)]
-    plan, number = rebuilt_plan(tuple(known)), 40
+    plan, number = none_yet(SharedPlan).rebuilt(tuple(known)), 40
     for _ in range(40):
         gone = random.sample(known, random.randint(0, 6))
         fresh = [member(number + n, 4 + n % 2) for n in range(random.randint(0, 6))]
         number += len(fresh)
         known = [each for each in known if each not in gone] + fresh
-        plan = plan_from(plan, tuple(known))
-        anew = rebuilt_plan(tuple(known))
+        plan = plan.changed(tuple(known))
+        anew = none_yet(SharedPlan).rebuilt(tuple(known))
         assert len(plan.index) == len({predicate_of(each) for each in known})
         assert plan.index.next_slot <= 2 * len(plan.index) + 64
         assert answers(plan) == answers(anew)

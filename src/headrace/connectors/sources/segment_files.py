@@ -36,23 +36,6 @@ IN_RECORD: Final = 1 << 15
 _BATCH_NAME: Final = re.compile(r"batch-(\d{12})\.arrow")
 
 
-def write_push_segment(
-    definition: StreamDefinition,
-    rows: Any,
-    folder: Path,
-    name: str,
-    now: Instant,
-    *,
-    root: Path | None = None,
-) -> IngestRecord:
-    """Write pushed rows durably as `folder/name.arrow`; its record. With `root` the record's path is relative to it.
-
-    `rows` is an Arrow table or batch, a pandas frame, or a sequence of dicts. Raises `UserError` when a column is
-    missing, unknown or of another type; then nothing is written. Event times are judged when the segment is read.
-    """
-    return write_table_segment(definition, as_rows(definition, rows), folder, name, now, root=root)
-
-
 def write_table_segment(
     definition: StreamDefinition,
     table: pa.Table,
@@ -60,10 +43,13 @@ def write_table_segment(
     name: str,
     now: Instant,
     *,
-    root: Path | None = None,
+    root: Path,
     durable: bool = True,
 ) -> IngestRecord:
-    """The same for a table that has the stream's schema; without `durable` the caller has to sync the file."""
+    """Write a table that has the stream's schema as `folder/name.arrow`; its record. Without `durable` the caller has to sync the file.
+
+    The record's path is relative to `root`, so that a home may be moved or copied. Event times are judged when the segment is read.
+    """
     batches = table.to_batches(max_chunksize=1 << 18)
     write_segment(folder, f"{name}.arrow", table.schema, batches, durable=durable)
     return segment_record(definition, folder / f"{name}.arrow", table.num_rows, now, root=root)

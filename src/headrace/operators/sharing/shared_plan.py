@@ -85,16 +85,6 @@ class SharedPlan(Conditions[PaneAggregate]):
         return (*(key.expression for key in self.layout.keys[1:]), *self.arguments)
 
 
-def rebuilt_plan(queries: tuple[PaneAggregate, ...]) -> SharedPlan:
-    """The plan of these queries, with all conditions compiled."""
-    return none_yet(SharedPlan).rebuilt(queries)
-
-
-def plan_from(before: SharedPlan, queries: tuple[PaneAggregate, ...]) -> SharedPlan:
-    """The plan of these queries, derived from another plan by what differs."""
-    return before.changed(queries)
-
-
 _plans: Final = Plans(none_yet(SharedPlan))
 
 

@@ -105,12 +105,6 @@ def keep_state_run(
         _cache.put((str(store.root), name), whole)
 
 
-def _buffered(table: pa.Table) -> int:
-    """Bytes that a table takes as one piece, or more: to measure the rows alone takes fifty times as long."""
-    is_whole = not table.num_columns or table.column(0).num_chunks <= 1
-    return table.get_total_buffer_size() if is_whole else table.nbytes
-
-
 _live: Final[dict[str, frozenset[str]]] = {}
 """By home: the state runs that were live when others were closed last."""
 

@@ -82,6 +82,6 @@ def _written(
         if record is not None:
             return record, ()
     folder = segments(definition.name)
-    path = Path(intake.home.store.root) / folder
-    record = write_table_segment(definition, table, path, segment, now, durable=False)
+    root = Path(intake.home.store.root)
+    record = write_table_segment(definition, table, root / folder, segment, now, root=root, durable=False)
     return record, (f"{folder}/{segment}.arrow",)

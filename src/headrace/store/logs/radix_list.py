@@ -391,8 +391,3 @@ def leaf_entries(read: Read, name: str) -> list[Any]:
     if not is_flat:
         raise CorruptStore(f"the list segment '{name}' has names of others where entries are expected")
     return entries
-
-
-def size_in_manifest(value: RadixList) -> int:
-    """Bytes that a list adds to each manifest."""
-    return len(value.json())
