@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +75,30 @@ def test_an_altered_query_keeps_its_actions(tmp_path: Path) -> None:
         hub.execute("ALTER QUERY q AS SELECT k, v * 10 AS v FROM s WHERE v > 0")
         push(hub, 2)
         until(lambda: 20 in receiver.values)
+
+
+def test_results_of_an_altered_query_are_delivered_whenever_its_actions_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch with results of the new text is looked through before the actions are changed."""
+    with hook() as receiver, running(tmp_path) as hub:
+        hub.execute(f"CREATE QUERY q FROM NOW AS {SELECT} THEN CALL '{receiver.url}'")
+        push(hub, 1)
+        until(lambda: receiver.values == [1])
+        logged = hub.actions.logged
+
+        def later(entries: tuple[Mapping[str, Any], ...]) -> None:
+            monkeypatch.undo()
+            push(hub, 2)
+            (action,) = hub.actions.report()
+            until(lambda: hub.actions.report()[0]["position"] > action["position"])
+            logged(entries)
+
+        monkeypatch.setattr(hub.actions, "logged", later)
+        hub.execute("ALTER QUERY q AS SELECT k, v * 10 AS v FROM s WHERE v > 0")
+        push(hub, 3)
+        until(lambda: 30 in receiver.values)
+        assert receiver.values[-2:] == [20, 30]
 
 
 def test_explain_and_the_catalog_show_actions(tmp_path: Path) -> None:

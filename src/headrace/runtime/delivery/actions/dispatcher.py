@@ -91,7 +91,8 @@ class Dispatcher:
             for query, action in wanted.values():
                 existing = self._outboxes.get(action.id)
                 if existing is not None:
-                    existing.query, existing.operator = query.definition.name, query.operator_id
+                    existing.query = query.definition.name
+                    existing.follow(query)
                     continue
                 outbox = self._outboxes[action.id] = self._maker.outbox(query, action)
                 self._read_to = min(self._read_to, outbox.position)
@@ -200,9 +201,12 @@ class Dispatcher:
         """All outboxes, for each operator with new results the index of the last entry with some, and the end of the entries."""
         home = self._pipeline.home
         manifest = home.latest()
+        catalog = self._pipeline.catalog  # read after the manifest: an operator with results there is in it
         with self._lock:
             start, self._read_to = self._read_to, home.list_of(manifest, "results").length
             end, outboxes = self._read_to, list(self._outboxes.values())
+            for outbox in outboxes:
+                outbox.follow(catalog.query(outbox.query))
         try:
             newest: dict[str, int] = {}
             operators = {outbox.operator for outbox in outboxes}

@@ -23,6 +23,7 @@ from headrace.runtime.delivery.cursor import Cursor, Due, due
 from headrace.runtime.delivery.sink_states import ACTION, Patience, SinkState, undelivered
 
 if TYPE_CHECKING:
+    from headrace.catalog.catalog import CatalogQuery
     from headrace.runtime.epoch.pipeline import Pipeline
 
 
@@ -52,6 +53,11 @@ class Outbox:
     _epoch: int = field(default=-1, init=False)
     _sent: int = field(default=0, init=False)
     """Messages of `_epoch` that are delivered or are dead letters."""
+
+    def follow(self, query: CatalogQuery | None) -> None:
+        """Deliver the results of a query's operator, if the query has this action: ALTER QUERY … AS gives it another operator."""
+        if query is not None and self.action in query.definition.actions:
+            self.operator = query.operator_id
 
     async def deliver(self) -> bool:
         """Deliver the next epoch with rows; False when there is none. Raises what the channel raises."""
