@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.catalog.catalog import registration
+from headrace.errors import UserError
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Advance
 from headrace.operators.base.union_positions import placed
@@ -300,3 +301,19 @@ def test_a_condition_that_the_join_tests_may_be_read_above_it(
     hub.catch_up()
     hub.finish(seal=True)
     assert answer in [{name: row[name] for name in answer} for row in query.history().to_pylist()]
+
+
+def joined_alone(hub: Hub) -> int:
+    """How many queries aggregate their join without making its pairs."""
+    return sum(isinstance(operator, JoinAggregate) for operator in hub.plan.operators.values())
+
+
+def test_what_was_only_checked_or_refused_does_not_decide_whether_a_join_is_shared(hub: Hub) -> None:
+    """Eight aggregates of one join have it each; the next ones share its pairs. A refused script registers none of its queries."""
+    create = "CREATE QUERY {} AS SELECT SUM(x.v) AS s FROM {} GROUP BY x.k;"
+    for number in range(12):
+        script = create.format(f"refused{number}", TWO) + "CREATE QUERY other AS SELECT z FROM gone"
+        with pytest.raises(UserError, match="there is no stream, relation or query 'gone'"):
+            hub.execute_or_refuse(script)
+    hub.execute("".join(create.format(f"q{number}", TWO) for number in range(3)))
+    assert joined_alone(hub) == 3

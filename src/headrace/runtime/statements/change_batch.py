@@ -239,6 +239,7 @@ class CatalogChanges:
         """Log changes together, or let them wait for their neighbours; `query` is the bound query of the last, a registration."""
         require_time()
         if self._waiting is None:
+            self._clear()
             self._pipeline.log(*entries)
             return
         after = self.catalog.apply_all(entries)
@@ -306,7 +307,6 @@ class CatalogChanges:
         if self._waiting:
             waiting, self._waiting = self._with_common_conditions(self._waiting), []
             self._clear()
-            self._without_pairs.clear()
             self._pipeline.log(*waiting)
 
     def _with_common_conditions(self, waiting: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -339,6 +339,7 @@ class CatalogChanges:
         self._joins.clear()
         self._required.clear()
         self._founded.clear()
+        self._without_pairs.clear()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -358,12 +359,18 @@ class CatalogChanges:
         assert self._waiting is not None
         count, before = len(self._waiting), (self._seen, self._tentative)
         read, joins = set(self._read), dict(self._joins)
+        required, founded, without_pairs = (
+            dict(self._required),
+            set(self._founded),
+            self._without_pairs.copy(),
+        )
         self._indivisible = True
         try:
             yield
         except BaseException:
             del self._waiting[count:]
             self._read, self._joins, (self._seen, self._tentative) = read, joins, before
+            self._required, self._founded, self._without_pairs = required, founded, without_pairs
             raise
         finally:
             self._indivisible = False

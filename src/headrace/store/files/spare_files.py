@@ -55,7 +55,8 @@ class _Stock:
             while len(self.descriptors) < _STOCK and not self.is_refused:
                 self.descriptors.append(os.open(folder, _FLAGS, 0o644))
                 # A file gets its name by this path, without which it would have none.
-                self.is_refused = not os.path.lexists(f"/proc/self/fd/{self.descriptors[-1]}")
+                if not os.path.lexists(f"/proc/self/fd/{self.descriptors[-1]}"):
+                    self.is_refused = True
         except OSError:
             self.is_refused = True  # who makes a file in the ordinary way meets the error, if it is one
 
