@@ -162,6 +162,26 @@ def test_a_mistake_in_the_command_is_one_message_and_exits_with_2(tmp_path, argu
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("none.cql", None, "cannot read the script none.cql: No such file or directory"),
+        (".", None, "cannot read the script .: Is a directory"),
+        ("latin.cql", b"-- \xe4", "latin.cql is not UTF-8: byte 3 cannot be read"),
+        ("wrong.cql", b"\nSELCT 1", "(in wrong.cql, line 2)"),
+        ("unknown.cql", b"DROP STREAM nosuch", "there is no stream 'nosuch' (in unknown.cql, line 1)"),
+    ],
+)
+def test_a_mistake_in_a_script_that_is_served_is_the_users(tmp_path, name, text, message) -> None:
+    """Before a home is made, unless the script has to be run to find it."""
+    if text is not None:
+        (tmp_path / name).write_bytes(text)
+    done = headrace("serve", name, "--no-auth", "--port", "0", "--engine", "local", cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert (tmp_path / "headrace-home").exists() == (name == "unknown.cql")
+
+
 def test_a_trace_comes_only_with_debug(tmp_path) -> None:
     public = ("serve", "--host", "0.0.0.0", "--no-auth")
     plain, traced = headrace(*public), headrace(*public, "--debug")

@@ -46,7 +46,7 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
     Raises `UserError` for mistakes in the command or the script, placed by line and column.
     """
     _check(options)
-    text = _read(options.script)
+    text = read_script(options.script)
     screen = Screen.standard(options.style, quiet=options.quiet)
     try:
         with stop.giving_up(screen.line.warning), ExitStack() as stack:
@@ -82,7 +82,7 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
             hub.on_failure(screen.line.failed)
             return ScriptRun(options, hub, screen, stop, text, persistent=persistent).run(statements)
     except UserError as error:
-        raise _in_script(error, options.script, text) from None
+        raise in_script(error, options.script, text) from None
     return stop.exit_code if options.once else 0
 
 
@@ -110,7 +110,8 @@ def _check(options: RunOptions) -> None:
         )
 
 
-def _read(script: Path) -> str:
+def read_script(script: Path) -> str:
+    """The text of a script; raises `UserError` where it is no file of text."""
     try:
         return script.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -121,7 +122,7 @@ def _read(script: Path) -> str:
         raise UserError(f"cannot read the script {script}: {error.strerror}") from None
 
 
-def _in_script(error: UserError, script: Path, text: str) -> UserError:
+def in_script(error: UserError, script: Path, text: str) -> UserError:
     """The same error with the script's name before its line."""
     error.within(text)
     if (at := error.line_and_column) is not None:

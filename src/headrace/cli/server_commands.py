@@ -14,12 +14,14 @@ from typing import Final
 
 import pyarrow as pa
 
+from headrace.cli.run_command import in_script, read_script
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts, let_arrow_finish
 from headrace.connectors.formats.rendering import to_text
 from headrace.dataclass import dataclass
 from headrace.errors import HeadraceError, UserError
 from headrace.language.parser.literals import interval_text
+from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.delivery.actions.receivers import Receivers
 from headrace.runtime.home.gc_control import exclude_survivors
 from headrace.runtime.home.home import Home
@@ -104,6 +106,7 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             remedy="Leave --no-auth out: clients then send the token that is shown at the first start.",
         )
     tls, receivers = options.tls, options.receivers
+    script = None if options.script is None else _checked(options.script)
     allow_open_files()
     with stop.giving_up(screen.line.warning), ExitStack() as opened:
         ports = [options.port] if options.postgres_port is None else [options.port, options.postgres_port]
@@ -124,8 +127,11 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             hub.on_failure(log_failure if options.log == "json" else screen.line.failed)
             if options.traces is not None:
                 export_traces(hub, options.traces)
-            if options.script is not None:
-                hub.execute(options.script.read_text(encoding="utf-8-sig"))
+            if script is not None and options.script is not None:
+                try:
+                    hub.execute(script)
+                except UserError as error:
+                    raise in_script(error, options.script, script) from None
             hub.start()
             tokens = None if options.no_auth else Tokens(hub.home.store, hub.loop.engine.clock)
             limits = options.limits_of(hub.path)
@@ -140,6 +146,16 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             _announce(screen, listening, for_tools, tokens, is_encrypted=tls is not None)
             return _wait(hub, stop)
     return 0
+
+
+def _checked(script: Path) -> str:
+    """The text of a script, before anything is opened. Raises `UserError` for a file that cannot be read, and for mistakes of syntax."""
+    text = read_script(script)
+    try:
+        parse_script(text)
+    except UserError as error:
+        raise in_script(error, script, text) from None
+    return text
 
 
 def _announce(
