@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+import pytest
+
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from tests.runtime.epoch.test_retention import START, prepared
@@ -47,3 +49,27 @@ def test_changes_after_now_that_expired_are_in_the_answer_when_now_passes_them(t
             == invoked(hub, "whole")
             == [(second, 1) for second in range(ROWS - 31, ROWS)]
         )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, "2 SECONDS"), ("2 SECONDS", "1 MINUTE"), ("1 HOUR", "2 SECONDS")]
+)
+def test_retractions_that_expire_before_their_insertions_are_in_the_sum(
+    tmp_path: Path, before: str | None, after: str
+) -> None:
+    """ALTER … SET (retain …) puts later changes into another class, which expires by itself."""
+    text = "SELECT v FROM s [RANGE 3 SECONDS]"
+    with prepared(tmp_path / "home") as hub:
+        options = "" if before is None else f"OPTIONS (retain '{before}')"
+        hub.execute(f"CREATE QUERY altered {options} AS {text}; CREATE QUERY whole AS {text};")
+        for epoch in range(40):
+            if epoch == 3:
+                hub.execute(f"ALTER QUERY altered SET (retain '{after}')")
+            seconds = range(6 * epoch, 6 * epoch + 6)
+            hub.push("s", [{"at": instant(second), "v": second} for second in seconds])
+            hub.loop.drain()
+            answers = [
+                sorted(hub.query(name).invoke().column("v").to_pylist()) for name in ("altered", "whole")
+            ]
+            assert answers[0] == answers[1]
+        assert "sums" in hub.home.latest().facts

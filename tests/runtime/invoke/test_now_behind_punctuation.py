@@ -57,6 +57,25 @@ def test_rows_that_punctuation_has_passed_are_in_the_answer_until_now_passes_the
                 assert_now(hub, number + 1)
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_late_row_is_in_no_answer_and_does_not_move_now(tmp_path: Path, tasks: int) -> None:
+    """Its event time is above those of all accepted rows, and below the punctuation."""
+    rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})
+    with rig.hub(tasks) as hub:
+        hub.execute(rig.script({}))
+        for name, text in RELATIONS.items():
+            hub.execute(f"CREATE QUERY {name} AS {text}")
+        rig.drop(FILES[0])
+        hub.catch_up()
+        last = max(row["at"] for row in FILES[0])
+        hub.execute(punctuate(last + 100 * SECOND))
+        hub.catch_up()
+        rig.drop([{**FILES[0][0], "at": last + 50 * SECOND}])
+        hub.catch_up()
+        assert hub.status()["streams"]["s"]["late"] == 1
+        assert_now(hub, 1)
+
+
 def punctuate(instant: int) -> str:
     seconds, micros = divmod(instant, SECOND)
     return f"PUNCTUATE s AT TIMESTAMP '1970-01-01 00:{seconds // 60:02d}:{seconds % 60:02d}.{micros:06d}'"

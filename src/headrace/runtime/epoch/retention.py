@@ -229,10 +229,9 @@ class RetentionPass:
         ]
         now = committed_now(self.manifest, self.plan.streams, self.plan.operators[operator].stream)
         is_due = ints(changes, AT) <= now
-        bag = consolidated(changes.filter(pa.array(is_due)), shown)
-        for name, value in ((CHANGE, 1), (AT, BEGINNING)):
-            same = pa.array(np.full(bag.num_rows, value, np.int64))
-            bag = bag.set_column(bag.column_names.index(name), name, same)
+        bag = consolidated(changes.filter(pa.array(is_due)), shown, signed=True)
+        first = pa.array(np.full(bag.num_rows, BEGINNING, np.int64))
+        bag = bag.set_column(bag.column_names.index(AT), AT, first)
         return pa.concat_tables([bag.cast(changes.schema), changes.filter(pa.array(~is_due))])
 
     def _without_old_rejects(self) -> dict[str, RadixList]:

@@ -274,7 +274,7 @@ class StateMessage(Message):
 class StreamReceipt(Message):
     """Counts, progress and files of the rows of one stream that scan tasks have read.
 
-    `rejected` counts rows in `rejects`. `shed`: accepted rows that queries WITH SHEDDING did not see.
+    `rejected` counts rows in `rejects`. `greatest` is the greatest event time of accepted rows, `latest` of late ones too. `shed`: accepted rows that queries WITH SHEDDING did not see.
     `slack_needed`: how far the latest row was below the punctuation, in microseconds. `least`: the least event time, of a stream
     with queries WITH SHEDDING. `data_punctuation`: the punctuation that
     rows or programs gave. `sources` and `groups` as in `StreamProgress`. `archived`: files of the archive. `keys`: files of
@@ -289,6 +289,7 @@ class StreamReceipt(Message):
     bytes: int = 0
     slack_needed: Duration = 0
     greatest: Instant = BEGINNING
+    latest: Instant = BEGINNING
     least: Instant = FOREVER
     data_punctuation: Instant = BEGINNING
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
@@ -314,6 +315,7 @@ class StreamReceipt(Message):
             bytes=self.bytes + later.bytes,
             slack_needed=max(self.slack_needed, later.slack_needed),
             greatest=max(self.greatest, later.greatest),
+            latest=max(self.latest, later.latest),
             least=min(self.least, later.least),
             data_punctuation=max(self.data_punctuation, later.data_punctuation),
             sources=sources,

@@ -26,18 +26,20 @@ def after_epoch(
     data_punctuation: Instant,
     sources: Mapping[str, SourceProgress] | None = None,
     groups: Mapping[str, Instant] | None = None,
+    *,
+    latest: Instant = BEGINNING,
 ) -> StreamProgress:
-    """Progress after an epoch with rows up to `max_event_time`, in which data or programs promised `data_punctuation`.
+    """Progress after an epoch with accepted rows up to `max_event_time`, in which data or programs promised `data_punctuation`.
 
-    `sources` is the progress of its sources after the epoch, `groups` the promises for single groups. A bound computed from
+    `latest` is the maximum event time of late rows too, which count for a bound that is computed from rows. `sources` is the progress of its sources after the epoch, `groups` the promises for single groups. A bound computed from
     rows is rounded down to PROGRESS STEP, which keeps it true; a promise is not rounded.
     """
-    latest = max(before.max_event_time, max_event_time)
+    now = max(before.max_event_time, max_event_time)
     progress_of_sources = sources or {}
     if definition.progress.has_sources:
         promised = slowest_promise(definition, progress_of_sources)
     else:
-        promised = promised_by(definition, SourceProgress(latest))
+        promised = promised_by(definition, SourceProgress(max(now, latest)))
     promised = max(rounded_down(promised, definition.progress.step), data_punctuation)
     punctuation = max(before.punctuation, promised, before.min_punctuation)
     group_promises = {**before.groups}
@@ -46,7 +48,7 @@ def after_epoch(
     group_promises = {name: at for name, at in group_promises.items() if at > punctuation}
     if definition.progress.patterns:
         group_promises = rolled_up(group_promises)
-    return StreamProgress(punctuation, latest, sources=progress_of_sources, groups=group_promises)
+    return StreamProgress(punctuation, now, sources=progress_of_sources, groups=group_promises)
 
 
 def promised_by(definition: StreamDefinition, source: SourceProgress) -> Instant:
@@ -94,7 +96,13 @@ def after_scans(
             definition, seen = streams[name], receipts.get(name, StreamReceipt())
             sources = _sources(definition, progress, seen)
             after[name] = after_epoch(
-                definition, progress, seen.greatest, seen.data_punctuation, sources, seen.groups
+                definition,
+                progress,
+                seen.greatest,
+                seen.data_punctuation,
+                sources,
+                seen.groups,
+                latest=seen.latest,
             )
     for name, progress in before.items():
         if name in streams and streams[name].using == union_streams.USING:

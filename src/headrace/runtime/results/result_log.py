@@ -304,16 +304,22 @@ def sum_of_expired(home: Home, manifest: Manifest, operator: str) -> pa.Table | 
     return None if run_and_rows is None else section_of(home.store, run_and_rows[0], operator)
 
 
-def consolidated(changes: pa.Table, outputs: Sequence[str]) -> pa.Table:
-    """The bag that a changelog adds up to, with the system columns of each row's last change."""
+def consolidated(changes: pa.Table, outputs: Sequence[str], *, signed: bool = False) -> pa.Table:
+    """The bag that a changelog adds up to, with the system columns of each row's last change.
+
+    `signed`: its changes, with retractions of rows that are inserted in another part of the changelog.
+    """
     groups = group([flat(changes.column(name)) for name in outputs], changes.num_rows)
     total = np.zeros(groups.count, np.int64)
     np.add.at(total, groups.codes, ints(changes, CHANGE))
     last = np.zeros(groups.count, np.int64)
     np.maximum.at(last, groups.codes, np.arange(changes.num_rows))
-    rows = np.repeat(last, np.maximum(total, 0))
-    bag = changes.take(pa.array(rows))
-    for name in (AT, CHANGE):  # they are not part of the order
-        index = bag.column_names.index(name)
-        bag = bag.set_column(index, name, pa.array(np.zeros(len(rows), np.int64)))
+    times = np.abs(total) if signed else np.maximum(total, 0)
+    bag = changes.take(pa.array(np.repeat(last, times)))
+    signs = np.repeat(np.sign(total), times) if signed else np.zeros(bag.num_rows, np.int64)
+    for name, values in (
+        (AT, np.zeros(bag.num_rows, np.int64)),
+        (CHANGE, signs),
+    ):  # they are not part of the order
+        bag = bag.set_column(bag.column_names.index(name), name, pa.array(values))
     return bag

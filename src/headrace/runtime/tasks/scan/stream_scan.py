@@ -61,6 +61,9 @@ class StreamTask:
     late: int = 0
     deepest: int = 0
     greatest: Instant = BEGINNING
+    """Of accepted rows: late ones are in no answer, so that they do not move NOW."""
+    latest: Instant = BEGINNING
+    """Of all rows."""
     least: Instant = FOREVER
     bytes: int = 0
     nanoseconds: int = 0
@@ -84,7 +87,11 @@ class StreamTask:
         if self.archive is not None:
             self.archive.add(arrival.columns, arrival.at, arrival.position, arrival.late)
         self.rows += arrival.rows
-        self.greatest = max(self.greatest, arrival.times.bounds[1])
+        self.latest = max(self.latest, arrival.times.bounds[1])
+        if arrival.late is None:
+            self.greatest = max(self.greatest, arrival.times.bounds[1])
+        elif not arrival.late.all():
+            self.greatest = max(self.greatest, int(arrival.at[~arrival.late].max()))
         if self.sampled.parts:
             self.least = min(self.least, arrival.times.bounds[0])
         batch = Batch(dict(zip(self.columns, arrival.columns, strict=True)), arrival.times, arrival.position)
@@ -139,6 +146,7 @@ class StreamTask:
             bytes=self.bytes,
             slack_needed=self.deepest if self.late else 0,
             greatest=self.greatest,
+            latest=self.latest,
             least=self.least,
             data_punctuation=self.watch.data_punctuation,
             sources=self.watch.sources,
