@@ -28,14 +28,15 @@ from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import PaneBackfill, Participants, Split
-from headrace.runtime.plan import union_streams
+from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.derived_streams import is_shared_join, tree_of
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.progress.committed_progress import progress_of
+from headrace.runtime.results import result_log
 from headrace.store.logs.committed import OperatorProgress
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, FOREVER, Instant
 
 if TYPE_CHECKING:
     from headrace.catalog.definitions import StreamDefinition
@@ -79,9 +80,10 @@ class BackfillPlanner:
             return self._initial_progress_of_union(manifest, plan, operator, stream)
         query = self.home.catalog.require_query(operator.query).definition
         archive, committed = self.home.list_of(manifest, f"archive:{name}"), manifest.stream(name)
-        from_archive = initial_progress(
-            stream, archive, committed, from_now=query.from_now and not query.continues
-        )
+        from_now = query.from_now and not query.continues
+        from_archive = initial_progress(stream, archive, committed, from_now=from_now)
+        if stream.using == derived_streams.USING and from_archive.complete_since == BEGINNING:
+            from_archive = replace(from_archive, complete_since=self._retained_since(manifest, stream))
         if materializes_none(operator):  # its answers read the archive themselves
             return replace(
                 from_archive, emitted_to=progress_of(committed).punctuation, replayed=archive.length
@@ -107,6 +109,15 @@ class BackfillPlanner:
                 backfilled_from=f"the panes of {backfill.source_operator.query}",
             )
         return self._without_panes(from_archive, archive, stream, new_operator, emitted_to)
+
+    def _retained_since(self, manifest: Manifest, results: StreamDefinition) -> Instant:
+        """The event time from which on a stream of results has every row: a first reader reads those that are retained."""
+        producer = derived_streams.operator_of(results)
+        since = result_log.retained_since(self.home, manifest, producer)
+        if since == FOREVER:  # none are retained: from the next emission on
+            progress = manifest.find_operator(producer)
+            since = BEGINNING if progress is None else progress.emitted_to
+        return since if since in (BEGINNING, FOREVER) else since - int(results.options["shift"])
 
     def _without_panes(
         self,

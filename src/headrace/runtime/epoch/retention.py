@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any, Final
 
 import numpy as np
@@ -44,7 +44,7 @@ from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, RadixList
 from headrace.store.maintenance.retention_classes import class_of, expired_of, with_expired
-from headrace.time import BEGINNING, FOREVER
+from headrace.time import BEGINNING, FOREVER, Instant
 
 EVERY: Final = 8
 """Epochs between two retention passes."""
@@ -61,13 +61,14 @@ class _Walk:
     entries_of: dict[str, list[int]] = field(default_factory=dict)
     """The entries with results of each relation, by index: when they are read, their runs may have been merged."""
 
-    def add(self, index: int, entry: Mapping[str, Any], plan: EpochPlan, store: Store) -> None:
-        """Add an entry."""
-        for operator, facts in answered(entry, store).items():
-            retention = plan.retention_of(operator)
-            if retention is not None and retention.adds_up:
-                self.entries_of.setdefault(operator, []).append(index)
-                self.rows += facts[0]
+    def add(self, entries: Iterable[tuple[int, Mapping[str, Any]]], plan: EpochPlan, store: Store) -> None:
+        """Add entries, each with its index."""
+        for index, entry in entries:
+            for operator, facts in answered(entry, store).items():
+                retention = plan.retention_of(operator)
+                if retention is not None and retention.adds_up:
+                    self.entries_of.setdefault(operator, []).append(index)
+                    self.rows += facts[0]
 
 
 @dataclass(slots=True)
@@ -121,7 +122,10 @@ class RetentionPass:
 
     def __post_init__(self) -> None:
         sums = self.manifest.facts.get(SUMS, {})
-        self.sums = {name: run_and_rows for name, run_and_rows in sums.items() if name in self.plan.operators}
+        # An earlier version did not store the last instant.
+        self.sums = {
+            name: [*(*run, BEGINNING)[:3]] for name, run in sums.items() if name in self.plan.operators
+        }
 
     def manifest_after(self) -> Manifest:
         """The manifest without what has expired."""
@@ -154,16 +158,16 @@ class RetentionPass:
         """Index of the first entry of a class that has to stay; relations' changes before it are added up."""
         walk = self.walks.pop(retention_class, None) or _Walk(start)
         first, self.oldest_epochs[retention_class] = self._end_of_others(listed), self.manifest.epoch
-        for index, entry in listed.iterate(self.store.read, walk.stop):
-            if index >= first:
+        end = first
+        earlier = takewhile(lambda one: one[0] < end, listed.iterate(self.store.read, walk.stop))
+        of_class = (one for one in earlier if class_of(one[1]) == retention_class)
+        for epoch, entries in groupby(of_class, lambda one: one[1]["epoch"]):
+            of_epoch = list(entries)
+            # All of an epoch stay together: each state task has an entry, with instants of the same time.
+            if any(self._has_needed(index, entry) for index, entry in of_epoch):
+                first, self.oldest_epochs[retention_class] = of_epoch[0][0], epoch
                 break
-            if class_of(entry) != retention_class:
-                continue
-            facts_of = answered(entry, self.store)
-            if any(self._is_needed(query, facts, index) for query, facts in facts_of.items()):
-                first, self.oldest_epochs[retention_class] = index, entry["epoch"]
-                break
-            walk.add(index, entry, self.plan, self.store)
+            walk.add(of_epoch, self.plan, self.store)
         if self._added_up(walk, listed):
             return first
         walk.stop = first
@@ -176,6 +180,11 @@ class RetentionPass:
             if entry["epoch"] < self.manifest.epoch:
                 return index + 1
         return listed.start
+
+    def _has_needed(self, index: int, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry has results that have to stay."""
+        facts_of = answered(entry, self.store)
+        return any(self._is_needed(operator, facts, index) for operator, facts in facts_of.items())
 
     def _is_needed(self, operator: str, facts: tuple[int, int, int], index: int) -> bool:
         progress = self.manifest.find_operator(operator)
@@ -206,20 +215,24 @@ class RetentionPass:
         named = takewhile(lambda one: one[0] <= max(indexes), listed.iterate(self.store.read, min(indexes)))
         entry_at = {index: entry for index, entry in named if index in indexes}
         try:
-            net_rows = {
+            sums = {
                 operator: self._sum(operator, [entry_at[index] for index in entries])
                 for operator, entries in entries_of.items()
             }
         except ROW_FAILURES:  # these results are retained, and the epoch does not fail
             return False
         name = file_names.results_run(self.manifest.epoch, 0)
+        net_rows = {operator: table for operator, (table, _) in sums.items()}
         self.store.write_once(name, parts(net_rows, compressed=True), durable=False)
         self.files.unsynced.append(name)
-        self.sums.update({operator: [name, table.num_rows] for operator, table in net_rows.items()})
+        self.sums |= {operator: [name, table.num_rows, last] for operator, (table, last) in sums.items()}
         return True
 
-    def _sum(self, operator: str, entries: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """Net rows at `BEGINNING`, then the changes after NOW, which punctuation has passed: they are no part of R(NOW) yet."""
+    def _sum(self, operator: str, entries: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, Instant]:
+        """What a relation's expired changes add up to, and the instant from which on that is known.
+
+        Net rows at `BEGINNING`, then the changes after NOW, which punctuation has passed: they are no part of R(NOW) yet.
+        """
         tables = [results_of(self.store, entry, operator) for entry in entries]
         if operator in self.sums:
             tables.insert(0, section_of(self.store, self.sums[operator][0], operator))
@@ -228,11 +241,14 @@ class RetentionPass:
             column for column in changes.column_names if column not in (AT, CHANGE) and not _is_hidden(column)
         ]
         now = committed_now(self.manifest, self.plan.streams, self.plan.operators[operator].stream)
-        is_due = ints(changes, AT) <= now
+        at = ints(changes, AT)
+        is_due = at <= now
+        _, _, last = self.sums.get(operator, ["", 0, BEGINNING])
         bag = consolidated(changes.filter(pa.array(is_due)), shown, signed=True)
         first = pa.array(np.full(bag.num_rows, BEGINNING, np.int64))
         bag = bag.set_column(bag.column_names.index(AT), AT, first)
-        return pa.concat_tables([bag.cast(changes.schema), changes.filter(pa.array(~is_due))])
+        whole = pa.concat_tables([bag.cast(changes.schema), changes.filter(pa.array(~is_due))])
+        return whole, int(at.max(where=is_due, initial=last))
 
     def _without_old_rejects(self) -> dict[str, RadixList]:
         """The lists with expired rejects, without these: those of streams expire with the archive, failures with the query's results."""

@@ -23,7 +23,7 @@ from headrace.runtime.home.merged_runs import results_of
 from headrace.runtime.messages.result_entry import Facts, answered
 from headrace.runtime.results import result_log
 from headrace.store.logs.manifest import Manifest
-from headrace.time import BEGINNING, Duration, Instant, render_instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant, render_instant
 
 _READ: Final = 1 << 18
 """Rows whose instants are read for a timeline."""
@@ -92,12 +92,10 @@ def answer_as_of(home: Home, operator: Operator, query: Query, at: Instant) -> p
 
 
 def _require_retained(home: Home, manifest: Manifest, operator: Operator, at: Instant) -> None:
-    if not result_log.missed_since(home, manifest, operator.id, 0):
-        return
-    first = min((least for _, (_, least, _) in _facts(home, manifest, operator)), default=None)
-    if first is None or at < first:
+    first = result_log.retained_since(home, manifest, operator.id)
+    if at < first:
         raise UserError(
-            f"results before {render_instant(first) if first is not None else 'now'} are not retained",
+            f"results before {'now' if first == FOREVER else render_instant(first)} are not retained",
             remedy="Choose a later instant, or a longer retain.",
         )
 

@@ -38,7 +38,7 @@ from headrace.store.files.container import PASSING
 from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.store.maintenance.retention_classes import expired_of, is_expired
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, FOREVER, Instant
 
 SUMS: Final = "sums"
 """In a manifest's facts: operator → [run, rows] with the net rows of its expired changes."""
@@ -302,6 +302,21 @@ def sum_of_expired(home: Home, manifest: Manifest, operator: str) -> pa.Table | 
     """
     run_and_rows = manifest.facts.get(SUMS, {}).get(operator)
     return None if run_and_rows is None else section_of(home.store, run_and_rows[0], operator)
+
+
+def retained_since(home: Home, manifest: Manifest, operator: str) -> Instant:
+    """The instant from which on an operator's results are retained; `BEGINNING` if none have expired, `FOREVER` if all have.
+
+    Of a relation not before the last change that is in the sum of those that have expired.
+    """
+    if not missed_since(home, manifest, operator, 0):
+        return BEGINNING
+    facts_of_each = (
+        entry_of(entry, home.store).get(operator) for _, entry in retained_entries(home, manifest)
+    )
+    retained = min((facts[1] for facts in facts_of_each if facts is not None), default=FOREVER)
+    _, _, last = (*manifest.facts.get(SUMS, {}).get(operator, ("", 0)), BEGINNING)[:3]
+    return max(int(retained), int(last))
 
 
 def consolidated(changes: pa.Table, outputs: Sequence[str], *, signed: bool = False) -> pa.Table:
