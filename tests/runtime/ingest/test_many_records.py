@@ -1,0 +1,53 @@
+"""Many records that wait: epochs admit them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.ingest.admission import Admission, Pending
+from headrace.schema import BIGINT, Field, Schema
+
+STREAM = StreamDefinition("s", Schema((Field("v", BIGINT),)), "push")
+EASY = 100
+
+
+def pending(rows: Sequence[int]) -> list[Pending]:
+    return [
+        Pending(number, "s", count, 50, {"uri": str(number), "arrival": number})
+        for number, count in enumerate(rows)
+    ]
+
+
+@given(st.lists(st.integers(1, 150), max_size=600))
+@example([1] * 99)
+@example([1] * 100)
+@example([1] * 500)
+@example([101, 1])
+def test_epochs_admit_what_is_easy_however_many_records_wait(rows: list[int]) -> None:
+    waiting = pending(rows)
+    taken = Admission().for_easy(waiting, EASY).take(waiting, STREAM)
+    weight = sum(record.weight for record in waiting)
+    if not EASY < weight <= 10 * EASY:
+        assert taken == waiting
+        return
+    assert len(taken) == 1 or sum(record.weight for record in taken) <= EASY
+    assert len(taken) == len(waiting) or sum(record.weight for record in waiting[: len(taken) + 1]) > EASY
+    assert Admission(rows=0).for_easy(waiting, EASY).take(waiting, STREAM) == []
+
+
+def test_a_backlog_of_single_rows_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Hub(tmp_path, LocalExecutor(), tasks=2) as hub:
+        hub.execute("CREATE STREAM p (v BIGINT) USING push; CREATE QUERY q AS SELECT COUNT(*) AS n FROM p")
+        monkeypatch.setattr(LocalExecutor, "easy_rows", 10)
+        for number in range(30):
+            hub.push("p", [{"v": number}])
+        hub.catch_up()
+        assert hub.query("q").invoke().to_pylist() == [{"n": 30}]
