@@ -1,9 +1,11 @@
-"""Many records that wait: epochs admit them."""
+"""Many records that wait: epochs admit them, and what an epoch reads and publishes takes work by the record, not by pairs of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +15,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.ingest.admission import Admission, Pending
+from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.schema import BIGINT, Field, Schema
 
 STREAM = StreamDefinition("s", Schema((Field("v", BIGINT),)), "push")
@@ -24,6 +27,25 @@ def pending(rows: Sequence[int]) -> list[Pending]:
         Pending(number, "s", count, 50, {"uri": str(number), "arrival": number})
         for number, count in enumerate(rows)
     ]
+
+
+class Ordinals(Sequence[int]):
+    """The first ordinals; counts how many were read."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.reads = count, 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: Any) -> Any:
+        self.reads += 1
+        return range(self.count)[index]
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(self.count):
+            self.reads += 1
+            yield number
 
 
 @given(st.lists(st.integers(1, 150), max_size=600))
@@ -51,3 +73,11 @@ def test_a_backlog_of_single_rows_is_read(tmp_path: Path, monkeypatch: pytest.Mo
             hub.push("p", [{"v": number}])
         hub.catch_up()
         assert hub.query("q").invoke().to_pylist() == [{"n": 30}]
+
+
+def test_published_records_are_removed_by_reading_their_ordinals_once() -> None:
+    ordinals, intake = Ordinals(300), Intake.__new__(Intake)
+    intake._waiting, intake._consumed, intake.taken = {"s": pending([1] * 400)}, {}, threading.Condition()
+    intake.consumed({"s": ordinals})
+    assert [record.ordinal for record in intake.waiting("s")] == list(range(300, 400))
+    assert ordinals.reads <= 2 * len(ordinals)

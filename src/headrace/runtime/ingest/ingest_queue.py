@@ -372,9 +372,9 @@ class Intake:
     def consumed(self, read_ordinals: Mapping[str, Sequence[int]]) -> None:
         """Remove records that an epoch has published: the first of each stream. A push may append others meanwhile."""
         for stream, ordinals in read_ordinals.items():
-            self._consumed[stream] = max((self._consumed.get(stream, -1), *ordinals))
+            last = self._consumed[stream] = max((self._consumed.get(stream, -1), *ordinals))
             waiting = self._waiting.get(stream, [])
-            del waiting[: sum(record.ordinal <= max(ordinals) for record in waiting[: len(ordinals)])]
+            del waiting[: sum(record.ordinal <= last for record in waiting[: len(ordinals)])]
         with self.taken:
             self.taken.notify_all()
 
