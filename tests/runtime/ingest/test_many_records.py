@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.ingest.admission import Admission, Pending
+from headrace.runtime.ingest.clock_punctuation import clock_punctuations
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.schema import BIGINT, Field, Schema
 
@@ -80,4 +82,13 @@ def test_published_records_are_removed_by_reading_their_ordinals_once() -> None:
     intake._waiting, intake._consumed, intake.taken = {"s": pending([1] * 400)}, {}, threading.Condition()
     intake.consumed({"s": ordinals})
     assert [record.ordinal for record in intake.waiting("s")] == list(range(300, 400))
+    assert ordinals.reads <= 2 * len(ordinals)
+
+
+def test_what_waits_besides_an_epoch_is_found_by_reading_its_ordinals_once() -> None:
+    ordinals, intake = Ordinals(300), Intake.__new__(Intake)
+    intake._waiting, intake.lock = {"s": pending([1] * 400)}, threading.RLock()
+    stream: Any = SimpleNamespace(name="s", progress=SimpleNamespace(heartbeat=(1, 0)), idle_timeout=None)
+    manifest: Any = SimpleNamespace(stream=lambda _: None)
+    assert clock_punctuations(intake, [stream], manifest, {"s": ordinals}, 10**9) == {"s": 300}
     assert ordinals.reads <= 2 * len(ordinals)
