@@ -112,6 +112,13 @@ class Producers:
             remedy=f"Numbers of a producer increase: take one above {producer.last}. These rows were not taken now.",
         )
 
+    def holds(self, record: IngestRecord) -> bool:
+        """Whether the batch of a record is in the log, with its rows."""
+        try:
+            return self.has(record.producer, record.sequence, record.digest)
+        except UserError:
+            return False
+
     def forget_before(self, horizon: Instant) -> None:
         """Expire the producers whose last batch arrived before an instant."""
         while self._by_age and self._by_age[0][0] < horizon:
