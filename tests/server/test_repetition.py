@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headrace.errors import UserError
+from headrace.server import repetition
 from headrace.server.problems import Refused
 from headrace.server.repetition import Repetitions
 
@@ -45,3 +46,47 @@ def test_an_error_is_not_remembered() -> None:
         repetitions.answer("a", "text", fail)
     assert repetitions.answer("a", "text", lambda: "later") == "later"
     assert repetitions.answer("a", "text", fail) == "later"
+
+
+def remembered(repetitions: Repetitions, keys: list[str]) -> list[str]:
+    """Those of the keys whose request is not answered again."""
+    again = [key for key in keys if repetitions.answer(key, "text", lambda: "again") == "again"]
+    return [key for key in keys if key not in again]
+
+
+def test_answers_are_remembered_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repetition, "_MOST_BYTES", 10_000, raising=False)
+    repetitions = Repetitions()
+    for key in "abcd":
+        repetitions.answer(key, "text", lambda: 3000 * "x")
+    repetitions.answer("b", "text", lambda: "again")  # asked for after c and d
+    repetitions.answer("e", "text", lambda: 3000 * "x")
+    assert remembered(repetitions, ["d", "b", "e"]) == ["d", "b", "e"]
+    assert remembered(repetitions, ["a", "c"]) == []
+
+
+def test_the_newest_answer_is_remembered_whatever_its_size_and_those_under_way_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(repetition, "_MOST_BYTES", 10_000, raising=False)
+    repetitions = Repetitions()
+
+    def slow() -> str:
+        for key in "ab":
+            repetitions.answer(key, "text", lambda: 20_000 * "x")
+        return "slow"
+
+    assert repetitions.answer("slow", "text", slow) == "slow"
+    assert remembered(repetitions, ["slow"]) == ["slow"]
+    repetitions.answer("c", "text", lambda: 20_000 * "x")
+    assert remembered(repetitions, ["c"]) == ["c"]
+    assert remembered(repetitions, ["a", "b", "slow"]) == []
+
+
+def test_so_many_answers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repetition, "_KEPT", 3)
+    repetitions = Repetitions()
+    for key in "abcde":
+        repetitions.answer(key, "text", lambda: "first")
+    assert remembered(repetitions, ["c", "d", "e"]) == ["c", "d", "e"]
+    assert remembered(repetitions, ["a"]) == []

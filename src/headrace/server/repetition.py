@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import field
@@ -10,10 +12,11 @@ from typing import Final
 
 from headrace.dataclass import dataclass
 from headrace.runtime.home.deadline import DeadlinePassed, require_time, time_left
-from headrace.runtime.home.lru_cache import Recent
 from headrace.server.problems import Refused
 
 _KEPT: Final = 4096
+_MOST_BYTES: Final = 64 << 20
+"""Of answers with their requests."""
 LONGEST_KEY: Final = 200
 """Characters."""
 
@@ -33,9 +36,16 @@ def used_before(key: str) -> Refused:
 
 @dataclass(slots=True)
 class Repetitions:
-    """Answers by key. A request that comes while the first is under way waits for it."""
+    """Answers by key: those asked for last, 4,096 and 64 MiB at most, but in any case the newest.
 
-    _answers: Recent[str, tuple[str, Future[str]]] = field(default_factory=lambda: Recent(_KEPT))
+    A request that comes while the first is under way waits for it.
+    """
+
+    _answers: dict[str, tuple[str, Future[str]]] = field(default_factory=dict)
+    """Also those under way."""
+    _sizes: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    """Of those that were made, the one that was not asked for the longest time first."""
+    _bytes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, key: str | None, request: str, make: Callable[[], str]) -> str:
@@ -50,9 +60,11 @@ class Repetitions:
         with self._lock:
             known = self._answers.get(key)
             if known is None:
-                self._answers.put(key, (request, first))
+                self._answers[key] = (request, first)
+            elif key in self._sizes:
+                self._sizes.move_to_end(key)
         if known is None:
-            return self._make(key, first, make)
+            return self._make(key, request, first, make)
         if known[0] != request:
             raise used_before(key)
         try:
@@ -63,12 +75,25 @@ class Repetitions:
             require_time()
             return self.answer(key, request, make)
 
-    def _make(self, key: str, answer: Future[str], make: Callable[[], str]) -> str:
+    def _make(self, key: str, request: str, answer: Future[str], make: Callable[[], str]) -> str:
         """Make an answer; an error is that of the requests that wait for it, and is not remembered."""
         try:
-            answer.set_result(make())
+            made = make()
         except BaseException as error:
-            self._answers.drop([key])
+            with self._lock:
+                del self._answers[key]
             answer.set_exception(error)
             raise
-        return answer.result()
+        answer.set_result(made)
+        self._remember(key, sys.getsizeof(request) + sys.getsizeof(made))
+        return made
+
+    def _remember(self, key: str, size: int) -> None:
+        """Count an answer that was made, and drop others until they are few and small enough."""
+        with self._lock:
+            self._sizes[key] = size
+            self._bytes += size
+            while len(self._sizes) > _KEPT or (self._bytes > _MOST_BYTES and len(self._sizes) > 1):
+                oldest, freed = self._sizes.popitem(last=False)
+                self._bytes -= freed
+                del self._answers[oldest]

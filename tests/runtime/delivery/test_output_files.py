@@ -42,3 +42,4 @@ def test_a_file_goes_while_the_run_follows_its_sources(tmp_path: Path) -> None:
         hub.execute("DROP QUERY two")
         exporter.refresh()
         assert names(out) == ["four.json", "one.json"]
+        assert exporter._written.keys() == {"four", "one"}

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import UserError
+from headrace.runtime.home import home as home_module
 from headrace.runtime.home.home import Home
 from headrace.runtime.hub.check import check
 from headrace.runtime.invoke.home_reader import Reader
@@ -82,6 +83,37 @@ def test_an_append_that_is_there_twice_under_one_id_is_folded_once(tmp_path: Pat
         assert hub.catalog.query("a") is not None
         hub.execute("DROP QUERY a")
         assert hub.catalog.query("a") is None
+
+
+@pytest.mark.parametrize("others", [1, 2, 3])
+def test_ids_of_the_newest_appends_are_compared_however_much_is_read_at_once(
+    others: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home_module, "_COMPARED", 3, raising=False)
+    rig = Rig(tmp_path)
+    with rig.hub(2, TWO):
+        pass
+    one_by_one = Home.at(rig.home)
+    log = RecordLog(LocalStore(rig.home), QUERY_LOG)
+    first = log.end
+    drop, rename = {"do": "drop", "kind": "query", "name": "a"}, {"do": "rename", "name": "b", "to": "a"}
+    for entries, append in (
+        ([drop, rename], "repeated"),
+        *(
+            ([{"do": "put_query", "query": {"name": f"q{n}", "text": TWO["a"]}}], f"{n}")
+            for n in range(others)
+        ),
+        ([drop, rename], "repeated"),
+    ):
+        log.append(entries, append)
+        one_by_one.refresh()
+    at_once = Home.at(rig.home)
+    assert at_once.catalog.queries == one_by_one.catalog.queries
+    assert at_once.catalog.ignored_entries == one_by_one.catalog.ignored_entries
+    assert (at_once.catalog.query("a") is not None) == (others < 3)
+    assert at_once.catalog.position == log.end == first + 4 + others
+    assert list(at_once._appends) == list(one_by_one._appends)
+    assert len(at_once._appends) == 3
 
 
 def test_check_names_the_query_that_keeps_a_home_from_opening(tmp_path: Path) -> None:

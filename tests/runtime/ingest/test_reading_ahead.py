@@ -474,6 +474,9 @@ def test_an_interrupt_between_records_of_an_append_queues_each_once(
         for number in (5, 6):
             record = record_with_rows(others, as_rows(others, [{"v": number}]), f"one-{number}", 0)
             assert record is not None
+            record = replace(
+                record, producer=f"thread-{number}", sequence=0, digest=f"{number}"
+            )  # as each push
             intake._arrivals.append(Arrival(record, others, (), may_wait=True))
         with pytest.raises(KeyboardInterrupt):
             intake.log_queued()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -17,9 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.connectors.records.ingest_record import IngestRecord
+from headrace.connectors.records.ingest_record import PUNCTUATION, IngestRecord
 from headrace.connectors.records.producers import COMPARED
 from headrace.connectors.sources import segment_files
+from headrace.connectors.sources.rate_source import rate_record
 from headrace.connectors.sources.segment_files import batch_name, segment_record, write_segment
 from headrace.errors import AlreadyPublished, PushFailed, StoreError, UserError
 from headrace.runtime.epoch.executor import LocalExecutor
@@ -29,7 +31,7 @@ from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.store.files.disk import Disk
 from headrace.store.logs.manifest import SUMMARISED
 from headrace.store.logs.record_log import INGEST_LOG, RecordLog
-from headrace.time import DAY, HOUR, now
+from headrace.time import DAY, HOUR, SECOND, now
 from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
 
 SCRIPT = (
@@ -460,3 +462,68 @@ def test_a_refresh_that_failed_at_any_call_is_repeated_without_harm(home: Path, 
             hub.run_once()
             assert hub.query("named").invoke().to_pylist() == [{"name": "new", "n": 1}], number
             assert hub.check().faults == 0
+
+
+@contextmanager
+def another_appends_first(hub: Hub, record: IngestRecord | None = None) -> Iterator[None]:
+    """Once, before the next append: a promise for the stream p, or that record, by a driver that was replaced."""
+    append = RecordLog.append
+
+    def overtaken(log: RecordLog, *args: Any, **how: Any) -> int:
+        patched.undo()
+        first = record or IngestRecord("p", "promise", PUNCTUATION, 0, 0, 0, 0, now())
+        append(RecordLog(hub.home.store, INGEST_LOG), [first.to_json()])
+        return append(log, *args, **how)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RecordLog, "append", overtaken)
+        yield
+
+
+@pytest.mark.parametrize("name", ["f", "g"])
+def test_a_file_of_another_stream_is_not_taken_as_there_when_another_append_was_first(
+    home: Path, tmp_path: Path, name: str
+) -> None:
+    """Of a dropped stream of the same name, or of one that reads the same folder: its name is in the log that was read."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("1\n2\n")
+    os.utime(tmp_path / "in", (10**9, 10**9))  # the folder is not listed again unless it changes
+    create = f"CREATE STREAM {{0}} (v BIGINT) USING csv OPTIONS (path '{tmp_path}/in'); CREATE QUERY of_{{0}} AS SELECT v FROM {{0}};"
+    with opened(home) as hub:
+        hub.execute(create.format("f"))
+        hub.run_once()
+    with opened(home) as hub:
+        if name == "f":
+            hub.execute("DROP QUERY of_f; DROP STREAM f")
+        hub.execute(create.format(name))
+        with another_appends_first(hub):
+            hub.run_once()
+        hub.run_once()
+        assert hub.query(f"of_{name}").history().column("v").to_pylist() == [1, 2]
+
+
+def test_rows_of_a_rate_are_logged_once_when_another_append_was_first(home: Path) -> None:
+    clock = [now()]
+
+    def again() -> Hub:
+        return Hub(home, LocalExecutor(), clock=lambda: clock[0], tasks=2)
+
+    with again() as hub:
+        hub.execute("CREATE STREAM r (at TIMESTAMP, n BIGINT) USING rate OPTIONS (rowsPerSecond '1')")
+        hub.execute("CREATE QUERY of_r AS SELECT n FROM r")
+        hub.run_once()
+    started = clock[0]
+    with again() as hub:
+        clock[0] += 2 * SECOND
+        before = hub.home.ingest_log.length
+        with another_appends_first(hub):
+            hub.loop.engine.intake.listen(hub.loop.engine.plan.streams.values())
+        assert hub.home.ingest_log.length == before + 2
+        hub.run_once()
+        assert hub.query("of_r").history().column("n").to_pylist() == [0, 1, 2]
+    with again() as hub:
+        clock[0] += 2 * SECOND
+        with another_appends_first(hub, rate_record(hub.stream_definition("r"), started, 3, 4, clock[0])):
+            hub.run_once()
+        hub.run_once()
+        assert hub.query("of_r").history().column("n").to_pylist() == [0, 1, 2, 3, 4]

@@ -7,6 +7,7 @@ under a number that is taken are refused. A producer is retained after its last 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.dataclass import dataclass
 from headrace.errors import BatchTaken, UserError
-from headrace.time import BEGINNING, Instant
+from headrace.time import Instant
 
 COMPARED: Final = 64
 """Batches of a producer, the newest, of which the content is compared."""
@@ -64,13 +65,21 @@ class Producers:
     """The producers of one stream, by id."""
 
     by_name: dict[str, Producer] = field(default_factory=dict)
-    _oldest: Instant = BEGINNING
-    """No producer's last batch arrived before this instant."""
+    _by_age: list[tuple[Instant, str]] = field(init=False)
+    """A heap with each producer once, and an instant that its last batch did not arrive before."""
+
+    def __post_init__(self) -> None:
+        """Order the producers by their last batches."""
+        self._by_age = [(producer.at, name) for name, producer in self.by_name.items()]
+        heapq.heapify(self._by_age)
 
     def add(self, record: IngestRecord) -> None:
         """Store a record of the ingest log; one without a producer is ignored."""
         if record.producer:
-            producer = self.by_name.setdefault(record.producer, Producer(record.arrival))
+            producer = self.by_name.get(record.producer)
+            if producer is None:
+                producer = self.by_name[record.producer] = Producer(record.arrival)
+                heapq.heappush(self._by_age, (record.arrival, record.producer))
             producer.add(record.sequence, record.digest, record.arrival)
 
     def copy(self) -> Producers:
@@ -103,13 +112,23 @@ class Producers:
             remedy=f"Numbers of a producer increase: take one above {producer.last}. These rows were not taken now.",
         )
 
+    def holds(self, record: IngestRecord) -> bool:
+        """Whether the batch of a record is in the log, with its rows."""
+        try:
+            return self.has(record.producer, record.sequence, record.digest)
+        except UserError:
+            return False
+
     def forget_before(self, horizon: Instant) -> None:
         """Expire the producers whose last batch arrived before an instant."""
-        if self._oldest < horizon:
-            self.by_name = {
-                name: producer for name, producer in self.by_name.items() if producer.at >= horizon
-            }
-            self._oldest = min((producer.at for producer in self.by_name.values()), default=horizon)
+        while self._by_age and self._by_age[0][0] < horizon:
+            name = self._by_age[0][1]
+            at = self.by_name[name].at
+            if at < horizon:
+                heapq.heappop(self._by_age)
+                del self.by_name[name]
+            else:
+                heapq.heapreplace(self._by_age, (at, name))
 
     @property
     def numbers(self) -> int:

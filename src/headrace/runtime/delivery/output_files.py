@@ -64,6 +64,7 @@ class Exporter:
     disk: Disk = field(default_factory=Disk)
     _seen: int = 0
     _written: dict[str, Any] = field(default_factory=dict)
+    """Of each query's file, what its answer depended on."""
     _exports: Exports = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,8 +81,9 @@ class Exporter:
     def refresh(self) -> list[str]:
         """Replace the files of queries whose answers have changed; their names."""
         manifest, changed = self.pipeline.home.latest(), []
-        emitting = self._newly_emitted(manifest)
-        for name, (operator, query) in self._queries().items():
+        emitting, queries = self._newly_emitted(manifest), self._queries()
+        self._written = {name: mark for name, mark in self._written.items() if name in queries}
+        for name, (operator, query) in queries.items():
             stream = manifest.stream(operator.stream) if is_answer(query) else NEW_STREAM
             mark = (operator.id, stream.greatest, stream.rows)
             if operator.id in emitting or self._written.get(name) != mark:

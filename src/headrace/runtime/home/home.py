@@ -25,6 +25,8 @@ from headrace.store.maintenance.home_format import require_format
 _Value = TypeVar("_Value")
 BORN: Final = "ingest"
 """In the query log's entry of a new stream: how many ingest records there were."""
+_COMPARED: Final = 1024
+"""Appends to the query log, the newest, whose ids are compared with the next one's: a repetition follows few others."""
 
 
 @dataclass(slots=True)
@@ -42,8 +44,8 @@ class Home:
     """Whether the query log may have entries that are not in the catalog or plan: an append was interrupted, or has failed."""
     _born: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of each stream: how many ingest records there were when it was created, and the position after its entry."""
-    _appends: set[str] = field(default_factory=set)
-    """Ids of the appends to the query log that are in the catalog."""
+    _appends: dict[str, None] = field(default_factory=dict)
+    """Ids of the newest appends to the query log that are in the catalog, in order."""
     _refreshing: threading.Lock = field(default_factory=threading.Lock)
     """Held while the query log is read: threads of a reader may do so at the same time."""
 
@@ -107,7 +109,7 @@ class Home:
     def refresh(self) -> None:
         """Apply the query-log entries since the last call: all of them, or none when they cannot be read.
 
-        An append that is in the log several times counts once. Of the driver only the thread that logs calls it; others call `newest_catalog`.
+        An append that is in the log several times, with fewer than a thousand others between, counts once. Of the driver only the thread that logs calls it; others call `newest_catalog`.
         """
         with self._refreshing:
             self._apply_new_entries()
@@ -119,10 +121,10 @@ class Home:
         return self.catalog
 
     def _apply_new_entries(self) -> None:
-        catalog, born, appends = self.catalog, dict(self._born), set[str]()
+        catalog, born, appends = self.catalog, dict(self._born), dict(self._appends)
         of_queries: list[Mapping[str, Any]] = []
         for chunk in self.query_log.chunks(catalog.position):
-            if chunk.append in self._appends or chunk.append in appends:
+            if chunk.append in appends:
                 catalog = catalog.apply_all(of_queries).without_effect(len(chunk.records))
                 of_queries.clear()
                 continue
@@ -136,9 +138,12 @@ class Home:
                     born[entry["stream"]["name"].lower()] = entry.get(BORN, 0), catalog.position + 1
                 catalog = catalog.apply(entry)
             if chunk.append is not None:
-                appends.add(chunk.append)
-        self.catalog, self._born = catalog.apply_all(of_queries), born
-        self._appends |= appends
+                appends[chunk.append] = None
+                if (
+                    len(appends) > _COMPARED
+                ):  # at each append: the catalog does not depend on how much is read at once
+                    del appends[next(iter(appends))]
+        self.catalog, self._born, self._appends = catalog.apply_all(of_queries), born, appends
 
     def born(self, stream: str) -> int:
         """Number of ingest records when the stream was created: earlier ones are of a dropped stream of the same name."""

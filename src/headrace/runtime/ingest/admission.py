@@ -71,9 +71,13 @@ class Admission:
 
         A few such epochs are faster than one large one.
         """
-        if easy is None or not easy < sum(record.weight for record in waiting) <= _FEW_EPOCHS * easy:
+        if easy is None:
             return self
-        return replace(self, rows=min(self.rows, easy - len(waiting)))
+        weights = list(accumulate(record.weight for record in waiting))
+        if not weights or not easy < weights[-1] <= _FEW_EPOCHS * easy:
+            return self
+        fitting = waiting[: bisect_right(weights, easy)]
+        return replace(self, rows=min(self.rows, max(1, sum(record.rows or 0 for record in fitting))))
 
     def take(self, waiting: Sequence[Pending], stream: StreamDefinition) -> list[Pending]:
         """The first records of one stream that fit; at least one when any waits, but for a limit of no rows."""

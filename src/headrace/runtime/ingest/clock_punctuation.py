@@ -30,13 +30,9 @@ def clock_punctuations(
     for stream in streams:
         if stream.progress.heartbeat is None and stream.idle_timeout is None:
             continue
-        committed = manifest.stream(stream.name)
+        committed, read = manifest.stream(stream.name), frozenset(read_ordinals.get(stream.name, ()))
         with intake.lock:  # every record that has arrived before `now` is in the queue then
-            waiting = [
-                pending
-                for pending in intake.waiting(stream.name)
-                if pending.ordinal not in read_ordinals.get(stream.name, ())
-            ]
+            waiting = [pending for pending in intake.waiting(stream.name) if pending.ordinal not in read]
         min_punctuations = []
         if stream.progress.heartbeat is not None:
             arrived = min(

@@ -76,8 +76,6 @@ class Intake:
     _arrivals: deque[Arrival] = field(default_factory=deque)
     _segments: dict[str, deque[tuple[int, Instant | None, str]]] = field(default_factory=dict)
     """The segments of each stream that are not deleted: ordinal, arrival (None for pushed rows) and name."""
-    _taken_in: set[str] = field(default_factory=set)
-    """The URIs of records found in the log that this object did not know to be there."""
     _logged: int = 0
     _in_doubt: bool = False
     """An append has failed, and it is not known yet whether its records are in the log."""
@@ -98,12 +96,10 @@ class Intake:
             self._producers[name] = summary.producers
             if summary.rate is not None:
                 self._rate[name] = summary.rate
-        known, self._logged = self._logged, upto
+        self._logged = upto
         for ordinal, entry in self.home.ingest_log.read(max(upto, self.home.ingest_log.start)):
             self._logged = ordinal + 1
             record = IngestRecord.from_json(entry)
-            if ordinal >= known:
-                self._taken_in.add(record.uri)  # a push may ask for it, whose append has failed
             if ordinal < self.home.born(record.stream):
                 continue  # of a dropped stream of the same name
             self._remember(record)
@@ -163,7 +159,7 @@ class Intake:
     def hand_in_later(
         self, record: IngestRecord, definition: StreamDefinition, files: tuple[str, ...]
     ) -> None:
-        """Queue a segment of a push that need not be durable yet: the next append, listing or `log_queued` logs it."""
+        """Queue a push that need not be durable yet: the next append, listing or `log_queued` logs it, by its producer's number once."""
         self._arrivals.append(Arrival(record, definition, files, may_wait=True))
         self.news.set()
 
@@ -239,7 +235,7 @@ class Intake:
             raise UserError(f"the stream '{definition.name}' was dropped meanwhile: nothing was pushed")
 
     def find_out(self, record: IngestRecord) -> WriteOutcome:
-        """Whether a record whose append failed is in the log, durably."""
+        """Whether a producer's record whose append failed is in the log, durably, and of the stream that there is."""
         with self.lock:
             try:
                 log, news = self._news()
@@ -250,7 +246,8 @@ class Intake:
             if not is_replaced:
                 self._take_in(log, news)
             self.news.set()
-            return "present" if record.uri in self._taken_in else "absent"
+            producers = self._producers.get(record.stream, Producers())
+            return "present" if producers.holds(record) else "absent"
 
     def settle_doubt(self) -> None:
         """Queue the records of a failed append that are in the log. Raises `StoreError` when the log still cannot be read."""
@@ -372,9 +369,9 @@ class Intake:
     def consumed(self, read_ordinals: Mapping[str, Sequence[int]]) -> None:
         """Remove records that an epoch has published: the first of each stream. A push may append others meanwhile."""
         for stream, ordinals in read_ordinals.items():
-            self._consumed[stream] = max((self._consumed.get(stream, -1), *ordinals))
+            last = self._consumed[stream] = max((self._consumed.get(stream, -1), *ordinals))
             waiting = self._waiting.get(stream, [])
-            del waiting[: sum(record.ordinal <= max(ordinals) for record in waiting[: len(ordinals)])]
+            del waiting[: sum(record.ordinal <= last for record in waiting[: len(ordinals)])]
         with self.taken:
             self.taken.notify_all()
 
@@ -450,7 +447,6 @@ class Intake:
         """Queue records that were appended without this object's knowledge. The caller holds `lock`."""
         self.home.ingest_log = log
         for ordinal, record in news:
-            self._taken_in.add(record.uri)
             if ordinal >= self.home.born(record.stream):  # not of a dropped stream of the same name
                 self._remember(record)
                 self._enqueue(ordinal, record)
@@ -484,7 +480,8 @@ class Intake:
         if record.producer and stream is not None:
             return self.producers(stream).has(record.producer, record.sequence, record.digest)
         is_listed = record.uri in self._seen.get(record.stream, ())
-        return self._is_repetition(record) or is_listed or record.uri in self._taken_in
+        is_given = record.format == "rate" and record.start < self._rate.get(record.stream, (0, 0))[1]
+        return self._is_repetition(record) or is_listed or is_given
 
     def _is_repetition(self, record: IngestRecord) -> bool:
         return 0 <= record.batch <= self.last_batch(record.stream)
