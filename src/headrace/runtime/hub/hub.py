@@ -98,8 +98,9 @@ class Hub(Pipeline):
             self._closing = opened.pop_all()
 
     def log(self, *entries: Mapping[str, Any]) -> None:
-        """As a pipeline; actions follow the queries that they belong to."""
+        """As a pipeline; actions follow the queries, and DataFrames the streams, that they belong to."""
         super().log(*entries)
+        self.frames.logged(entries)
         self.actions.logged(entries)
 
     def _held(self) -> dict[str, int]:
