@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import UserError
 from headrace.server.problems import Refused
-from headrace.server.repetition import Repetitions
+from headrace.server.repetition import LONGEST_KEY, Repetitions
 
 
 def test_a_repetition_waits_for_the_first_and_other_keys_do_not() -> None:
@@ -23,16 +23,16 @@ def test_a_repetition_waits_for_the_first_and_other_keys_do_not() -> None:
         return "first"
 
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(repetitions.answer, "a", "text", slow)
+        first = threads.submit(repetitions.answer, ("ana", "a"), "text", slow)
         entered.wait()
-        again = threads.submit(repetitions.answer, "a", "text", slow)
-        assert repetitions.answer("b", "text", lambda: "other") == "other"
+        again = threads.submit(repetitions.answer, ("ana", "a"), "text", slow)
+        assert repetitions.answer(("ana", "b"), "text", lambda: "other") == "other"
         assert not first.done()
         release.set()
         assert (first.result(), again.result()) == ("first", "first")
     assert made == ["slow"]
     with pytest.raises(Refused, match="was used for another request"):
-        repetitions.answer("a", "another text", slow)
+        repetitions.answer(("ana", "a"), "another text", slow)
 
 
 def test_an_error_is_not_remembered() -> None:
@@ -42,6 +42,23 @@ def test_an_error_is_not_remembered() -> None:
         raise UserError("not now")
 
     with pytest.raises(UserError, match="not now"):
-        repetitions.answer("a", "text", fail)
-    assert repetitions.answer("a", "text", lambda: "later") == "later"
-    assert repetitions.answer("a", "text", fail) == "later"
+        repetitions.answer(("ana", "a"), "text", fail)
+    assert repetitions.answer(("ana", "a"), "text", lambda: "later") == "later"
+    assert repetitions.answer(("ana", "a"), "text", fail) == "later"
+
+
+def test_a_key_is_checked_and_shown_without_the_token_of_its_sender() -> None:
+    repetitions = Repetitions()
+    longest = "k" * LONGEST_KEY
+    assert repetitions.answer(("a long token", longest), "text", lambda: "first") == "first"
+    for key in ("", longest + "k"):
+        with pytest.raises(Refused, match="1 to 200 characters"):
+            repetitions.answer(("a long token", key), "text", lambda: "never")
+    with pytest.raises(Refused, match=f"the Idempotency-Key '{longest}' was used"):
+        repetitions.answer(("a long token", longest), "another text", lambda: "never")
+
+
+def test_keys_of_two_senders_are_two_whatever_their_tokens_end_with() -> None:
+    repetitions = Repetitions()
+    assert repetitions.answer(("ana", "1k"), "text", lambda: "of ana") == "of ana"
+    assert repetitions.answer(("ana1", "k"), "another text", lambda: "of ana1") == "of ana1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import field
 from typing import Final
@@ -33,19 +33,21 @@ def used_before(key: str) -> Refused:
 
 @dataclass(slots=True)
 class Repetitions:
-    """Answers by key. A request that comes while the first is under way waits for it."""
+    """Answers by the token of the sender and its key. A request that comes while the first is under way waits for it."""
 
-    _answers: Recent[str, tuple[str, Future[str]]] = field(default_factory=lambda: Recent(_KEPT))
+    _answers: Recent[tuple[str, str], tuple[Hashable, Future[str]]] = field(
+        default_factory=lambda: Recent(_KEPT)
+    )
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, key: str | None, request: str, make: Callable[[], str]) -> str:
+    def answer(self, key: tuple[str, str] | None, request: Hashable, make: Callable[[], str]) -> str:
         """The first answer to this request, made now if there is none; without a key a new one each time.
 
         Raises `Refused` when the key was used for another request, and `DeadlinePassed`.
         """
         if key is None:
             return make()
-        require_key(key)
+        require_key(key[1])
         first: Future[str] = Future()
         with self._lock:
             known = self._answers.get(key)
@@ -54,7 +56,7 @@ class Repetitions:
         if known is None:
             return self._make(key, first, make)
         if known[0] != request:
-            raise used_before(key)
+            raise used_before(key[1])
         try:
             return known[1].result(time_left())
         except TimeoutError:
@@ -63,7 +65,7 @@ class Repetitions:
             require_time()
             return self.answer(key, request, make)
 
-    def _make(self, key: str, answer: Future[str], make: Callable[[], str]) -> str:
+    def _make(self, key: tuple[str, str], answer: Future[str], make: Callable[[], str]) -> str:
         """Make an answer; an error is that of the requests that wait for it, and is not remembered."""
         try:
             answer.set_result(make())
