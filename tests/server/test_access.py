@@ -323,6 +323,8 @@ def test_a_full_bucket_holds_a_second_and_large_pushes_are_paid_for_afterwards()
     with pytest.raises(Refused):
         quotas.take_rows(ana, 1)
     quotas.take_rows(Principal("ben", "register"), 10)
+    with pytest.raises(Refused, match="'BEN' may push 10 rows a second"):
+        quotas.take_rows(Principal("BEN", "register"), 10)
     quotas.take_rows(Principal("ana", "administer"), 1000)
 
 

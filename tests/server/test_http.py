@@ -79,6 +79,13 @@ def test_a_request_repeated_with_its_key_counts_once(hub: Served) -> None:
         409,
         "the Idempotency-Key 'three' was used for another request",
     )
+    shown = [
+        hub.post(f"/v1/statements?{options}", "SHOW QUERIES", "-H", "Idempotency-Key: four")[0]
+        for options in ("zone=UTC", "tables=json", "zone=Asia/Tokyo", "tables=arrow")
+    ]
+    assert shown == [200, 200, 409, 409]
+    for key in ("Idempotency-Key;", f"Idempotency-Key: {'k' * 201}"):
+        assert hub.post("/v1/statements", "SHOW QUERIES", "-H", key)[0] == 400
 
 
 def test_bytes_that_are_no_arrow_stream_are_refused_whatever_is_wrong_with_them(hub: Served) -> None:

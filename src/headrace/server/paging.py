@@ -44,7 +44,7 @@ def page_of_results(hub: Hub, query: str, since: str | None, after: str | None, 
         if not missing:
             return Page(pa.concat_tables(tables), f"{position}.0")
     end = hub.home.list_of(manifest, "results").length
-    rows = pa.concat_tables(tables) if tables else result_log.visible(result_log.empty(bound), bound)
+    rows = pa.concat_tables(tables) if tables else hub.query(query).history_schema.empty_table()
     return Page(rows, f"{max(position, end)}.0")
 
 

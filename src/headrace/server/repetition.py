@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import field
-from typing import Final
+from typing import Final, TypeAlias
 
 from headrace.dataclass import dataclass
 from headrace.runtime.home.deadline import DeadlinePassed, require_time, time_left
 from headrace.server.problems import Refused
 
+_Key: TypeAlias = tuple[str, str]
 _KEPT: Final = 4096
 _MOST_BYTES: Final = 64 << 20
 """Of answers with their requests."""
@@ -36,26 +37,26 @@ def used_before(key: str) -> Refused:
 
 @dataclass(slots=True)
 class Repetitions:
-    """Answers by key: those asked for last, 4,096 and 64 MiB at most, but in any case the newest.
+    """Answers by the token of the sender and its key: those asked for last, 4,096 and 64 MiB at most, but in any case the newest.
 
     A request that comes while the first is under way waits for it.
     """
 
-    _answers: dict[str, tuple[str, Future[str]]] = field(default_factory=dict)
+    _answers: dict[_Key, tuple[Hashable, Future[str]]] = field(default_factory=dict)
     """Also those under way."""
-    _sizes: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    _sizes: OrderedDict[_Key, int] = field(default_factory=OrderedDict)
     """Of those that were made, the one that was not asked for the longest time first."""
     _bytes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, key: str | None, request: str, make: Callable[[], str]) -> str:
+    def answer(self, key: _Key | None, request: Hashable, make: Callable[[], str]) -> str:
         """The first answer to this request, made now if there is none; without a key a new one each time.
 
         Raises `Refused` when the key was used for another request, and `DeadlinePassed`.
         """
         if key is None:
             return make()
-        require_key(key)
+        require_key(key[1])
         first: Future[str] = Future()
         with self._lock:
             known = self._answers.get(key)
@@ -66,7 +67,7 @@ class Repetitions:
         if known is None:
             return self._make(key, request, first, make)
         if known[0] != request:
-            raise used_before(key)
+            raise used_before(key[1])
         try:
             return known[1].result(time_left())
         except TimeoutError:
@@ -75,7 +76,7 @@ class Repetitions:
             require_time()
             return self.answer(key, request, make)
 
-    def _make(self, key: str, request: str, answer: Future[str], make: Callable[[], str]) -> str:
+    def _make(self, key: _Key, request: Hashable, answer: Future[str], make: Callable[[], str]) -> str:
         """Make an answer; an error is that of the requests that wait for it, and is not remembered."""
         try:
             made = make()
@@ -85,10 +86,10 @@ class Repetitions:
             answer.set_exception(error)
             raise
         answer.set_result(made)
-        self._remember(key, sys.getsizeof(request) + sys.getsizeof(made))
+        self._remember(key, sys.getsizeof(str(request)) + sys.getsizeof(made))
         return made
 
-    def _remember(self, key: str, size: int) -> None:
+    def _remember(self, key: _Key, size: int) -> None:
         """Count an answer that was made, and drop others until they are few and small enough."""
         with self._lock:
             self._sizes[key] = size

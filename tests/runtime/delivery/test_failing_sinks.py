@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import HeadraceError, UserError
-from headrace.runtime.delivery.sink_states import Patience
+from headrace.runtime.delivery.sink_states import Patience, recorded
 from headrace.runtime.epoch.retention import EVERY
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.introspection.epoch_log import EpochLog, last_lines
+from headrace.runtime.introspection.epoch_log import EPOCHS, OLDER, EpochLog, last_lines
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.runtime.statements.show import show
 from tests.language.one_statement import parse_statement
@@ -213,3 +213,20 @@ def test_lines_of_many_threads_are_whole_in_the_log(tmp_path: Path) -> None:
     log.close()
     lines = [json.loads(line) for line in (tmp_path / "epochs.jsonl").read_text().splitlines()]
     assert sorted(line["n"] for line in lines) == list(range(400))
+
+
+@pytest.mark.parametrize("name", ["of/ana", ".100%", "plain"])
+def test_a_sink_whose_lines_are_rotated_away_has_its_position_whatever_its_name(
+    tmp_path: Path, name: str
+) -> None:
+    with counting(tmp_path, KEPT) as hub:
+        hub.sink("kept", Receiver(), name=name)
+        minutes(hub, range(3))
+    home = Reader.at(tmp_path).home
+    (logged,) = recorded(home)
+    assert logged["sink"] == name
+    assert logged["position"] > 0
+    for log in (EPOCHS, OLDER):
+        (tmp_path / log).unlink(missing_ok=True)
+    (left,) = recorded(home)
+    assert (left["sink"], left["position"], left["state"]) == (name, logged["position"], None)

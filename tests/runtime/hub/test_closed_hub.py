@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from headrace.errors import UserError
+from headrace.errors import HeadraceError, UserError
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 
@@ -43,3 +44,41 @@ def test_a_closed_hub_refuses_what_would_write(tmp_path: Path, name: str) -> Non
     }
     assert hub.query("q").history().column("a").to_pylist() == [1]
     hub.close()
+
+
+def test_a_sink_that_fails_at_a_close_leaves_nothing_unwritten_and_nothing_open(tmp_path: Path) -> None:
+    called: list[str] = []
+
+    def refuse(epoch: int, table: pa.Table) -> None:
+        raise ValueError("the receiver is down")
+
+    hub = Hub(tmp_path / "home", LocalExecutor(), tasks=1)
+    hub.on_close(lambda: called.append("closed"))
+    hub.execute("CREATE STREAM s (a INT) USING push; CREATE QUERY q AS SELECT a FROM s")
+    hub.execute("CREATE STREAM late (a INT) USING push OPTIONS (durability '1 HOUR')")
+    hub.sink("q", refuse)
+    hub.push("s", [{"a": 1}])
+    hub.catch_up()
+    hub.push("late", [{"a": 7}], producer="p", sequence=3)
+    timer = hub._pushing.unlogged._timer
+    assert timer is not None
+    assert timer.is_alive()
+    with pytest.raises(HeadraceError, match="the receiver is down"):
+        hub.close()
+    assert called == ["closed"]
+    assert not timer.is_alive()
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as again:
+        assert again.pushed("late", "p") == 3
+        assert again.status()["amnesia"] == []
+
+
+def test_a_close_raises_the_first_of_two_errors(tmp_path: Path) -> None:
+    def fail(word: str) -> None:
+        raise ValueError(word)
+
+    hub = Hub(tmp_path / "home", LocalExecutor(), tasks=1)
+    hub.on_close(lambda: fail("second"))
+    hub.actions.close = lambda: fail("first")  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="first"):
+        hub.close()
+    Hub(tmp_path / "home", LocalExecutor(), tasks=1).close()

@@ -132,6 +132,32 @@ def test_a_close_waits_for_an_append_that_the_thread_has_begun(
         assert hub.pushed("s", "p") == 0
 
 
+def test_after_a_close_that_fails_no_timer_goes_on_and_the_loss_is_reported(tmp_path: Path) -> None:
+    hub = made(tmp_path / "home", LATE.format("1 SECOND"))
+    hub.push("s", rows(0), producer="p", sequence=0)
+    timer = hub._pushing.unlogged._timer
+    disk = FaultyDisk()
+    on(hub, disk)
+    disk.trouble = Trouble(0, errno.ENOSPC, lasting=True)
+    with pytest.raises(StoreError):
+        hub.close()
+    assert timer is not None
+    assert not timer.is_alive()
+    hub._pushing.unlogged._log(0.001)  # of a thread that had begun before the close
+    assert hub._pushing.unlogged._timer is timer
+    disk.trouble = None
+    with Hub(tmp_path / "home", LocalExecutor()) as again:
+        assert [report["stream"] for report in again.status()["amnesia"]] == ["s"]
+
+
+def test_a_push_that_overtakes_a_close_is_durable_on_return(tmp_path: Path) -> None:
+    with made(tmp_path / "home") as hub:
+        hub._pushing.unlogged.close()
+        hub.push("s", rows(0), producer="p", sequence=0)
+        assert hub.pushed("s", "p") == 0
+        assert hub.home.store.list("unlogged/") == []
+
+
 def test_a_push_after_them_logs_them_too_in_their_order(tmp_path: Path) -> None:
     with made(tmp_path / "home") as hub:
         hub.execute(PLAIN.replace("STREAM s", "STREAM t"))

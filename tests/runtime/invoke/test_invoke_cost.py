@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.invoke import current_answer
 from headrace.runtime.results import result_log
 
 WINDOW = "SELECT k, COUNT(*) AS n FROM s [RANGE 3 SECONDS SLIDE 1 SECOND] {} GROUP BY k"
@@ -90,3 +92,28 @@ def test_all_tasks_of_an_epoch_are_read(tmp_path: Path) -> None:
         hub.catch_up()
         for first, second in pairs:
             assert hub.query(f"q{first}_{second}").invoke().to_pylist() == [{"k": second, "n": 1}]
+
+
+def test_of_each_relation_only_the_newest_answer_is_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Recent[tuple[str, str], Any](4 << 20, lambda cached: cached.size)
+    monkeypatch.setattr(current_answer, "_answers", cache)
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute("CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push TIMESTAMP BY at")
+        for name in ("first", "second"):
+            hub.register(f"SELECT v, '{name}' AS name FROM s [RANGE 10 HOURS]", name)
+        for second in range(5):
+            hub.push("s", [{"at": f"2024-05-01 12:00:{second:02}", "v": second}])
+            hub.catch_up()
+            for name in ("first", "second"):
+                answer = hub.query(name).invoke()
+                assert sorted(answer["v"].to_pylist()) == list(range(second + 1))
+                assert hub.query(name).invoke() is answer
+        assert len(cache.present()) == 2
+        for number in range(9):  # of less than 1 MiB each, which count for so much
+            hub.register(f"SELECT v + {number} AS w FROM s [RANGE 10 HOURS]", f"q{number}")
+        hub.catch_up()
+        for number in range(9):
+            assert hub.query(f"q{number}").invoke().num_rows == 5
+        assert len(cache.present()) == 4

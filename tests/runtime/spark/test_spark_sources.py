@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -15,9 +16,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import EpochFailed, UserError
+from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.spark import streaming_source
+from headrace.schema import Schema
 
 pytestmark = pytest.mark.spark
 
@@ -287,6 +290,73 @@ def test_a_hub_that_is_closed_in_the_middle_of_a_micro_batch_neither_loses_nor_d
         hub.run_once()
         assert counts(hub, "q") == {0: 40, 1: 40, 2: 40}
         assert hub.status()["streams"]["s"]["rows"] == 121
+
+
+def test_a_dropped_stream_of_a_dataframe_is_stopped_and_forgotten(
+    hub: Hub, spark: SparkSession, tmp_path: Path
+) -> None:
+    """While it runs; another stream continues, and the hub starts again without it."""
+    for name in ("s", "t"):
+        written(spark, tmp_path / name, 0, 60)
+        frame = spark.readStream.schema(COLUMNS).orc(str(tmp_path / name))
+        hub.create_stream(name, frame, timestamp="at")
+        hub.register(QUERY.replace("FROM s", f"FROM {name}"), f"of_{name}")
+    with hub.running():
+        until(lambda: hub.status()["streams"]["s"].get("rows") == 60)
+        dropped = hub.frames._running["s"]
+        hub.execute("DROP QUERY of_s; DROP STREAM S")
+        assert not dropped.isActive
+        assert hub.source_warnings() == {}
+        written(spark, tmp_path / "t", 60, 121)
+        until(lambda: hub.status()["streams"]["t"].get("rows") == 121)
+    hub.catch_up()
+    with hub.running():
+        assert list(hub.frames._running) == ["t"]
+
+
+def test_streams_that_are_dropped_at_any_time_are_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a statement that another thread executes while the frames are started or have been: a batch that waits for room ends."""
+    ended: list[str] = []
+    has_room: dict[str, Callable[[], bool]] = {}
+
+    class Query:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def stop(self) -> None:
+            ended.append(self.name)
+
+        def exception(self) -> None:
+            return None
+
+        def awaitTermination(self) -> None:
+            return None
+
+    def start(frame: Any, definition: Any, *_: Any, **named: Any) -> Query:
+        has_room[definition.name] = named["has_room"]
+        if definition.name == "during":
+            hub.execute("DROP STREAM during; DROP STREAM last")
+        return Query(definition.name)
+
+    monkeypatch.setattr(streaming_source, "start", start)
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
+        hub.frames.wait_for_room = lambda _, stopped: not stopped.is_set()
+        for name in ("before", "during", "last", "stays"):
+            hub._statements.create_stream(name, Schema.of_arrow(pa.schema([("v", pa.int64())])), "spark", {})
+            hub.frames.add(name, cast("DataFrame", object()))
+        hub.execute("DROP STREAM before")
+        hub.catch_up()
+        assert ended == ["during"]
+        hub.start()
+        assert list(hub.frames._running) == ["stays"]
+        assert hub.source_warnings() == {}
+        assert has_room["stays"]()
+        hub.execute("DROP STREAM stays")
+        assert ended == ["during", "stays"]
+        assert not has_room["stays"]()
+        hub.stop()
 
 
 def test_the_results_of_a_query_are_a_dataframe_as_the_readme_says(hub: Hub, spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ from typing import Literal as Choice
 from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.runtime.delivery.cursor import FOLDER, Cursor
-from headrace.runtime.home.file_names import file_name
+from headrace.runtime.home.file_names import name_of
 from headrace.runtime.introspection.epoch_log import SINK, sink_lines
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.results.result_log import retained_entries
@@ -125,19 +125,19 @@ def recorded(home: Home) -> list[dict[str, Any]]:
     """The sinks of a home without its hub: by their positions and the log of epochs."""
     events: dict[str, Mapping[str, Any]] = {}
     for line in sink_lines(Path(home.store.root)):
-        events[file_name(line["sink"])] = line
-    folders = {file.name.split("/")[1] for file in home.store.list(f"{FOLDER}/")}
+        events[line["sink"]] = line
+    receivers = {name_of(file.name.split("/")[1]) for file in home.store.list(f"{FOLDER}/")}
     reports = []
-    for name in sorted(folders | events.keys()):
+    for name in sorted(receivers | events.keys()):
         event = events.get(name, {})
         if name.startswith(ACTION) or (not event and name.startswith("client-")):
             continue
         with suppress(MissingFile):
-            position = Cursor(home.store, event.get("sink", name)).read()
+            position = Cursor(home.store, name).read()
             query = event.get("query")
             reports.append(
                 {
-                    "sink": event.get("sink", name),
+                    "sink": name,
                     "query": query,
                     "target": event.get("target"),
                     "state": event.get("state"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from typing import Final
+from urllib.parse import unquote
 
 from headrace.catalog.system_streams import PREFIX, is_system
 from headrace.errors import UserError
@@ -129,3 +130,8 @@ def file_name(query: str) -> str:
     """A name as a file name: characters that a file system does not allow are percent-encoded."""
     safe = "".join(f"%{ord(mark):02X}" if mark in "/\\%\0" else mark for mark in query)
     return f"%2E{safe[1:]}" if safe.startswith(".") else safe
+
+
+def name_of(file: str) -> str:
+    """The name whose `file_name` this is."""
+    return unquote(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 _Key = TypeVar("_Key")
@@ -12,10 +12,11 @@ _Value = TypeVar("_Value")
 
 
 class Recent(Generic[_Key, _Value]):
-    """At most `limit` values; the one that was not read for the longest time is evicted first."""
+    """Values of at most `limit` by their `size`, which is 1 for each unless it is given; the one that was not read for the longest time is evicted first."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, size: Callable[[_Value], int] = lambda _: 1) -> None:
+        self._limit, self._size = limit, size
+        self._total = 0
         self._values: OrderedDict[_Key, _Value] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -29,10 +30,11 @@ class Recent(Generic[_Key, _Value]):
     def put(self, key: _Key, value: _Value) -> None:
         """Store a value."""
         with self._lock:
+            self._remove(key)
             self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._limit:
-                self._values.popitem(last=False)
+            self._total += self._size(value)
+            while self._total > self._limit:
+                self._remove(next(iter(self._values)))
 
     def present(self) -> list[_Key]:
         """The keys of all values."""
@@ -43,9 +45,14 @@ class Recent(Generic[_Key, _Value]):
         """Remove the values of some keys."""
         with self._lock:
             for key in keys:
-                self._values.pop(key, None)
+                self._remove(key)
 
     def clear(self) -> None:
         """Remove all values, as in a new worker."""
         with self._lock:
             self._values.clear()
+            self._total = 0
+
+    def _remove(self, key: _Key) -> None:
+        if key in self._values:
+            self._total -= self._size(self._values.pop(key))

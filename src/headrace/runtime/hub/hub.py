@@ -102,8 +102,9 @@ class Hub(Pipeline):
             self._closing = opened.pop_all()
 
     def log(self, *entries: Mapping[str, Any]) -> None:
-        """As a pipeline; actions follow the queries that they belong to."""
+        """As a pipeline; actions follow the queries, and DataFrames the streams, that they belong to."""
         super().log(*entries)
+        self.frames.logged(entries)
         self.actions.logged(entries)
 
     def _held(self) -> dict[str, int]:
@@ -383,17 +384,26 @@ class Hub(Pipeline):
             self.loop.engine.vacuum()
 
     def close(self) -> None:
-        """Stop, and release the home: after it, a hub can be read, and refuses writes."""
-        try:
-            if self.loop.is_running:
-                self.stop()
-            self.actions.close()
-            self.open_sinks.close()
-            self._pushing.unlogged.close()
-        finally:
-            self.is_closed = True
-            with self._closing:
-                self.loop.engine.executor.close()
+        """Stop, and release the home: after it, a hub can be read, and refuses writes.
+
+        An error of one part leaves no other part open; the first error is raised at the end.
+        """
+        parts = (
+            *(self._stop_if_running, self.actions.close, self.open_sinks.close),
+            *(self._pushing.unlogged.close, self._release),
+        )
+        errors = [error for part in parts if (error := _error_of(part)) is not None]
+        if errors:
+            raise errors[0]
+
+    def _stop_if_running(self) -> None:
+        if self.loop.is_running:
+            self.stop()
+
+    def _release(self) -> None:
+        self.is_closed = True
+        with self._closing:
+            self.loop.engine.executor.close()
 
     def on_close(self, action: Callable[[], object]) -> None:
         """Call `action` when the hub is closed (the last registered first)."""
@@ -423,3 +433,12 @@ class Hub(Pipeline):
     def _revive(self) -> None:
         if self.loop.engine.executor.revive():
             self.frames.restart()
+
+
+def _error_of(part: Callable[[], object]) -> BaseException | None:
+    """What a call raises."""
+    try:
+        part()
+    except BaseException as error:  # noqa: BLE001 - raised when all parts are closed
+        return error
+    return None

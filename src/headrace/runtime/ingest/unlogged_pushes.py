@@ -51,6 +51,7 @@ class UnloggedPushes:
     _marked: dict[str, str] = field(default_factory=dict)
     _due: float | None = None
     _timer: threading.Timer | None = None
+    _is_closed: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def find_lost(self) -> None:
@@ -80,17 +81,25 @@ class UnloggedPushes:
     def hand_in(
         self, record: IngestRecord, definition: StreamDefinition, files: tuple[str, ...], within: Duration
     ) -> None:
-        """Queue the segment of a push; it is durable after `within` at the latest. Raises `StoreError`."""
+        """Queue the segment of a push; it is durable after `within` at the latest, and at once after `close`. Raises `StoreError`."""
         with self._lock:
-            self._mark(definition, within)
-        self.intake.hand_in_later(record, definition, files)
-        self._log_within(within / SECOND)
+            waits = not self._is_closed
+            if waits:
+                self._mark(definition, within)
+                self.intake.hand_in_later(record, definition, files)
+        if waits:
+            self._log_within(within / SECOND)
+        else:
+            self.intake.hand_in(record, definition, files)
 
     def close(self) -> None:
-        """Log what waits, and delete the marks. Raises `StoreError`, and leaves the marks."""
+        """Log what waits, delete the marks, and start no timer again. Raises `StoreError`, and leaves the marks."""
         with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._is_closed = True
+            timer = self._timer
+        if timer is not None:
+            timer.cancel()
+            timer.join()
         # With the lock no append of the timer or of a push is under way, and what it could not log waits again.
         with self.intake.lock:
             self.intake.log_queued()
@@ -108,8 +117,10 @@ class UnloggedPushes:
     def _log_within(self, seconds: float) -> None:
         with self._lock:
             due = time.monotonic() + seconds
-            if self._due is None or due < self._due:
+            if not self._is_closed and (self._due is None or due < self._due):
                 self._due = due
+                if self._timer is not None:
+                    self._timer.cancel()
                 self._timer = threading.Timer(seconds, self._log, (seconds,))
                 self._timer.daemon = True
                 self._timer.start()
@@ -117,6 +128,8 @@ class UnloggedPushes:
     def _log(self, seconds: float) -> None:
         with self._lock:
             self._due = None
+            if self._is_closed:
+                return
         try:
             self.intake.log_queued()
         except StoreError:  # the next epoch, push or close meets it and raises it

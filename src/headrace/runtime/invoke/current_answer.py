@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Bounds, Query, find_window, walk
 from headrace.algebra.windows.window import Landmark, TimeSlide
+from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, Operator
 from headrace.operators.on_demand.selection import Selection
@@ -49,17 +50,34 @@ def displayed_answer(home: Home, operator: Operator, query: Query) -> pa.Table:
     """
     if query.emission != "relation" or operator.on_request is not None:
         return _shown(answer_at_newest_epoch(home, operator, query), operator, query)
-    key = str(home.store.root), operator.id, home.latest().epoch
+    key, epoch = (str(home.store.root), operator.id), home.latest().epoch
     cached = _answers.get(key)
-    if cached is None or cached[0] is not operator:
-        cached = operator, _shown(answer_at_newest_epoch(home, operator, query), operator, query)
-        if home.latest().epoch == key[2]:
-            _answers.put(key, cached)
-    return cached[1]
+    if cached is not None and cached.operator is operator and cached.epoch == epoch:
+        return cached.table
+    table = _shown(answer_at_newest_epoch(home, operator, query), operator, query)
+    if home.latest().epoch == epoch:
+        _answers.put(key, _Cached(operator, epoch, table))
+    return table
 
 
-_answers: Final[Recent[tuple[str, str, int], tuple[Operator, pa.Table]]] = Recent(256)
-"""Answers of relations by epoch, which are immutable."""
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """An answer of a relation, which is immutable, as of an epoch."""
+
+    operator: Operator
+    epoch: int
+    table: pa.Table
+
+    @property
+    def size(self) -> int:
+        """Bytes that count for it: at least so many that the number of answers has a bound, too."""
+        return max(_LEAST_BYTES, self.table.get_total_buffer_size())
+
+
+_MOST_BYTES: Final = 256 << 20
+_LEAST_BYTES: Final = 1 << 20
+_answers: Final[Recent[tuple[str, str], _Cached]] = Recent(_MOST_BYTES, lambda cached: cached.size)
+"""The last answer of each relation that was asked for, by home and operator."""
 
 
 def _shown(table: pa.Table, operator: Operator, query: Query) -> pa.Table:

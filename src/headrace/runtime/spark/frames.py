@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.archive.blocks import blocks_for
 from headrace.archive.runs import AT, BLOCK, FATE, POSITION
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_Value = TypeVar("_Value")
 SPARK_STREAM = "spark"
 """The `using` of a stream that a program feeds with a streaming DataFrame."""
 _NOT_NAMED: Final = (SPARK_STREAM, derived_streams.USING, union_streams.USING, system_streams.USING)
@@ -48,7 +49,8 @@ class StreamingFrames:
         self._frames: dict[str, DataFrame] = {}
         self._running: dict[str, Any] = {}
         """Spark's queries, by stream."""
-        self._stopped = threading.Event()
+        self._stopped: dict[str, threading.Event] = {}
+        """Set when the query of a stream is being stopped."""
         self.wait_for_room: Callable[[StreamDefinition, threading.Event], bool] = lambda *_: True
         """Returns when the disk has room for a micro-batch; false where reading is stopped before."""
         pipeline.source_notes += [self.missing, self._ended_in_words]
@@ -56,6 +58,15 @@ class StreamingFrames:
     def add(self, name: str, frame: DataFrame) -> None:
         """Store the frame of a stream for `start`."""
         self._frames[self._pipeline.stream_definition(name).name] = frame
+
+    def logged(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Stop and remove the frames of streams that entries of the catalog drop."""
+        dropped = {
+            entry["name"].lower() for entry in entries if entry["do"] == "drop" and entry["kind"] == "stream"
+        }
+        for name in [name for name in (*self._frames, *self._running) if name.lower() in dropped]:
+            self._frames.pop(name, None)
+            self._end(name)
 
     def missing(self) -> dict[str, str]:
         """Streams of DataFrames that this program has not passed, each with a warning."""
@@ -68,14 +79,13 @@ class StreamingFrames:
 
     def ended(self) -> dict[str, HeadraceError]:
         """Streams whose source Spark has ended, each with the reason: a `UserError` where it did not start with its options."""
-        running = dict(self._running)
+        running = list(self._defined(self._running))
         if not running:
             return {}
         from headrace.runtime.spark import streaming_source  # noqa: PLC0415 - pyspark only when a frame is there
 
         failures = {
-            name: streaming_source.failure_of(query, self._pipeline.stream_definition(name))
-            for name, query in running.items()
+            definition.name: streaming_source.failure_of(query, definition) for definition, query in running
         }
         return {name: failure for name, failure in failures.items() if failure is not None}
 
@@ -100,6 +110,13 @@ class StreamingFrames:
                 frames[stream.name] = named_source(self._pipeline.session(), stream)
         return frames
 
+    def _defined(self, values: Mapping[str, _Value]) -> Iterator[tuple[StreamDefinition, _Value]]:
+        """Values by stream, with its definition; without those of streams that are dropped meanwhile."""
+        for name, value in list(values.items()):
+            definition = self._pipeline.catalog.stream(name)
+            if definition is not None:
+                yield definition, value
+
     def start(self, *, available_now: bool = False) -> None:
         """Start every frame's query; with `available_now` each ends when it has caught up."""
         frames = self._all()
@@ -109,10 +126,10 @@ class StreamingFrames:
             return
         from headrace.runtime.spark import streaming_source  # noqa: PLC0415 - pyspark only when a frame is there
 
-        self._stopped.clear()
         root = Path(self._pipeline.home.store.root)
-        for name, frame in frames.items():
-            definition = self._pipeline.stream_definition(name)
+        for definition, frame in self._defined(frames):
+            name, stopped = definition.name, threading.Event()
+            self._stopped[name] = stopped
             query = streaming_source.start(
                 frame,
                 definition,
@@ -121,9 +138,11 @@ class StreamingFrames:
                 self._pipeline.loop.engine.intake.queue,
                 available_now=available_now,
                 root=root,
-                has_room=partial(self.wait_for_room, definition, self._stopped),
+                has_room=partial(self.wait_for_room, definition, stopped),
             )
             self._running[name] = query
+            if self._pipeline.catalog.stream(name) is None:  # dropped meanwhile
+                self._end(name)
 
     def drain(self) -> None:
         """Ingest the rows that the frames' sources hold now.
@@ -132,10 +151,10 @@ class StreamingFrames:
         """
         self.start(available_now=True)
         try:
-            for name, query in self._running.items():
+            for definition, query in self._defined(self._running):
                 from headrace.runtime.spark import streaming_source  # noqa: PLC0415 - as in `start`
 
-                streaming_source.await_end(query, self._pipeline.stream_definition(name))
+                streaming_source.await_end(query, definition)
         except HeadraceError:
             self.stop()
             raise
@@ -160,10 +179,18 @@ class StreamingFrames:
 
     def stop(self) -> None:
         """Stop the frames' queries."""
-        self._stopped.set()
-        for query in self._running.values():
+        for stopped in list(self._stopped.values()):
+            stopped.set()
+        for name in list(self._running):
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        """Stop the query of a stream, if it runs."""
+        stopped, query = self._stopped.pop(name, None), self._running.pop(name, None)
+        if stopped is not None:
+            stopped.set()
+        if query is not None:
             query.stop()
-        self._running.clear()
 
 
 def named_source(session: SparkSession, definition: StreamDefinition) -> DataFrame:

@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -313,10 +314,13 @@ class Session:
                 "0A000", "FETCH [FORWARD] [n | ALL] FROM name is expected", "Cursors move forward only."
             )
         cursor = self._cursor(name_of(match[2]))
-        most = 1 if match[1] is None else _ALL if match[1].upper() == "ALL" else int(match[1])
+        takes_all = match[1] is not None and match[1].upper() == "ALL"
+        most = _ALL if takes_all else int(match[1] or 1)
         if isinstance(cursor, FollowingCursor):
             seconds = self.settings.seconds("follow_timeout")
             return Answer("FETCH", Rows.of(await self._wait_for(cursor, most, seconds)))
+        if takes_all:
+            return Answer("FETCH", Rows(cursor.schema, iter(partial(cursor.take, 0), None)))
         return Answer("FETCH", Rows.of(await asyncio.to_thread(_taken, cursor, most)))
 
     async def _wait_for(self, cursor: FollowingCursor, most: int, seconds: float) -> pa.Table:
@@ -364,7 +368,8 @@ class Session:
     async def _insert(self, text: Text) -> Answer:
         def push() -> int:
             stream, columns, select = copying.insert_as_select(self.hub, text)
-            rows = _taken(self.reader.select(select, self.settings.zone), _ALL)
+            selected = self.reader.select(select, self.settings.zone)
+            rows = _whole(selected, self.permissions.largest_body)
             return self._pushed(rows.num_rows, lambda: copying.insert(self.hub, stream, columns, rows))
 
         self.permissions.require("register")
@@ -426,6 +431,18 @@ def _taken(rows: Rows, most: int) -> pa.Table:
         parts = [*parts, part]
         most -= part.num_rows
     return pa.concat_tables(parts) if parts else rows.schema.empty_table()
+
+
+def _whole(rows: Rows, most_bytes: int) -> pa.Table:
+    """All rows of an INSERT. Raises `Failed` where they are more than so many bytes: none of them is pushed."""
+    parts, size = [rows.schema.empty_table()], 0
+    while (part := rows.take(0)) is not None:
+        parts.append(part)
+        size += part.nbytes
+        if size > most_bytes:
+            rows.end()
+            raise Failed("54000", f"the rows are more than {most_bytes:,} bytes", "Insert them in parts.")
+    return pa.concat_tables(parts)
 
 
 async def _each(rows: Rows) -> AsyncIterator[pa.Table]:

@@ -47,12 +47,13 @@ async def execute(
     hub, script = request.app.state.hub, await text_of(request, permissions.largest_body)
     request.state.statement = script
     principal = permissions.principal
-    key = None if idempotency_key is None else f"{principal.token}{idempotency_key}"
+    key = None if idempotency_key is None else (principal.token, idempotency_key)
+    same = script, zone, tables
     repetitions: Repetitions = request.app.state.repetitions
     answer = await in_time(
         request,
         timeout,
-        lambda: repetitions.answer(key, script, lambda: _outcomes(hub, script, zone, tables, permissions)),
+        lambda: repetitions.answer(key, same, lambda: _outcomes(hub, script, zone, tables, permissions)),
     )
     return Response(answer, media_type="application/json")
 

@@ -41,7 +41,7 @@ class Quotas:
     """Bytes by owner in lower case, as of the last check of `usage`."""
     seconds: Callable[[], float] = time.monotonic
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
-    """By owner: rows that may be pushed at once, and when that was so."""
+    """By owner in lower case: rows that may be pushed at once, and when that was so."""
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def require_query(self, catalog: Catalog, principal: Principal, further: int = 0) -> None:
@@ -92,7 +92,7 @@ class Quotas:
         limit = self.rows_per_second
         if limit is None or not principal.is_limited:
             return
-        owner, now = principal.owner or "", self.seconds()
+        owner, now = (principal.owner or "").casefold(), self.seconds()
         with self._lock:
             left, before = self._buckets.get(owner, (float(limit), now))
             left = min(float(limit), left + (now - before) * limit)
@@ -100,7 +100,7 @@ class Quotas:
                 wait = math.ceil((min(rows, limit) - left) / limit)
                 raise Refused(
                     429,
-                    f"'{owner}' may push {limit:,} rows a second",
+                    f"'{principal.owner or ''}' may push {limit:,} rows a second",
                     f"Send these {rows:,} rows in {wait} s.",
                     {"Retry-After": str(wait)},
                 )
