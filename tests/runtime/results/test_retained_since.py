@@ -1,4 +1,4 @@
-"""Answers of the past, and queries over results, where a part of the results has expired: whole, or with what they lack."""
+"""Past answers, and queries over results, where a part of the results has expired: whole, or with what they lack."""
 
 from __future__ import annotations
 
