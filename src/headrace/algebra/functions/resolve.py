@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from headrace.algebra.expressions.aggregates import AGGREGATES, ALIASES, APPROXIMATE
 from headrace.algebra.expressions.expression import Value
 from headrace.algebra.functions.coercion import can_cast, common_type
 from headrace.algebra.functions.entry import Function
@@ -114,7 +115,10 @@ def resolve(
     user = (users or {}).get(name.lower())
     if user is None:
         suggestions = [
-            *(suggestions for suggestions in _CANONICAL if suggestions.isidentifier()),
+            *(suggestion for suggestion in _CANONICAL if suggestion.isidentifier()),
+            *AGGREGATES,
+            *APPROXIMATE,
+            *ALIASES,
             *(users or {}),
         ]
         raise UserError(f"there is no function '{name}'", remedy=did_you_mean(name, suggestions))

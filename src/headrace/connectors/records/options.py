@@ -61,6 +61,8 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "rate": ("rowsPerSecond", "order", "archive", "maxAhead"),
     "push": ("archive", "durability", "maxAhead", "mostWaiting", "rememberProducers"),
 }
+_OF_STREAMS: Final = ("retain", "keep", "blocks", "blocksBy", "latency", "reduce")
+"""Options of any stream, which are no longer among those of its source here."""
 _PATTERN: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _CELLS: Final = (
     *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"),
@@ -222,10 +224,7 @@ def settle(definition: Definition, folder: Path) -> Definition:
     using = definition.using.lower()
     if using not in OURS:
         return definition
-    for name in definition.options:
-        if name.lower() not in {accepted.lower() for accepted in KNOWN[using]}:
-            remedy = did_you_mean(name, KNOWN[using])
-            raise UserError(f"'{definition.name}': a {using} source has no option '{name}'", remedy=remedy)
+    _check_names(definition)
     _check_values(using, definition.options)
     if using in ("csv", "json"):
         text_options(definition.options)
@@ -234,6 +233,18 @@ def settle(definition: Definition, folder: Path) -> Definition:
     if using not in FILES:
         return definition
     return replace(definition, options=_absolute(definition, folder))
+
+
+def _check_names(definition: StreamDefinition | RelationDefinition) -> None:
+    using = definition.using.lower()
+    accepted = {name.lower() for name in KNOWN[using]}
+    of_streams = _OF_STREAMS if isinstance(definition, StreamDefinition) else ()
+    for name in definition.options:
+        if name.lower() not in accepted:
+            raise UserError(
+                f"'{definition.name}': a {using} source has no option '{name}'",
+                remedy=did_you_mean(name, (*KNOWN[using], *of_streams)),
+            )
 
 
 def _check_values(using: str, options: Mapping[str, str]) -> None:
