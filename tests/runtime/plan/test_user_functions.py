@@ -74,6 +74,27 @@ def test_names_of_built_in_functions_are_taken(tmp_path: Path) -> None:
             hub.register_function("a b", str, ["STRING"], "STRING")
 
 
+def test_what_is_no_function_and_types_that_are_no_list_are_refused(tmp_path: Path) -> None:
+    with prepared(tmp_path / "home") as hub:
+        with pytest.raises(UserError, match="'five' is made of a Python function, not of 5"):
+            hub.register_function("five", 5, ["BIGINT"], "BIGINT")  # type: ignore[arg-type]
+        with pytest.raises(UserError, match=r"(?s)a list of types, not the text 'BIGINT'.*Pass \['BIGINT'\]"):
+            hub.register_function("same", lambda v: v, "BIGINT", "BIGINT")
+
+
+def test_another_body_is_called_for_later_rows_only(tmp_path: Path) -> None:
+    """A row keeps the result that it had."""
+    with prepared(tmp_path / "home") as hub:
+        hub.register_function("times", lambda v: v * 2, ["BIGINT"], "BIGINT")
+        hub.register("SELECT times(v) AS t FROM s", "q")
+        fill(hub, [1])
+        hub.run_once()
+        hub.register_function("times", lambda v: v * 3, ["BIGINT"], "BIGINT")
+        fill(hub, [1])
+        hub.run_once()
+        assert hub.query("q").history()["t"].to_pylist() == [2, 3]
+
+
 def test_what_cannot_be_pickled_is_refused(tmp_path: Path) -> None:
     """A function that holds an open file cannot travel."""
     with (

@@ -217,7 +217,8 @@ class Hub(Pipeline):
         """Make a Python function usable wherever a scalar function is, here and in later runs of this home.
 
         `parameters` and `result` are SQL types. `body` takes one row's values and returns one; with `by_row=False` it takes
-        Arrow arrays and returns as many values. `strict`: NULL in, NULL out, without a call. It must be deterministic.
+        Arrow arrays and returns as many values. `strict`: NULL in, NULL out, without a call. It must be deterministic. Another
+        body under the same name is called for rows that are read from the next epoch on; rows of before keep their results.
         """
         definition = user_functions.define(name, body, parameters, result, by_row=by_row, strict=strict)
         self.log(user_functions.entry(self.catalog, self.plan, definition))

@@ -32,8 +32,18 @@ def define(
 ) -> FunctionDefinition:
     """A function's definition; types may be written as in SQL.
 
-    Raises `UserError` for a name that is taken by a built-in function, or a body that cannot be pickled.
+    Raises `UserError` for a name that is taken by a built-in function, or a body that cannot be called or pickled.
     """
+    if not callable(body):
+        raise UserError(
+            f"the function '{name}' is made of a Python function, not of {body!r}",
+            remedy="Pass one that takes the parameters.",
+        )
+    if isinstance(parameters, str):
+        raise UserError(
+            f"the parameters of '{name}' are a list of types, not the text '{parameters}'",
+            remedy=f"Pass ['{parameters}'].",
+        )
     if not name.isidentifier():
         raise UserError(f"'{name}' is no name for a function", remedy="Use letters, digits and underscores.")
     if canonical(name) is not None:
