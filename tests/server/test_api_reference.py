@@ -36,7 +36,8 @@ text.
 A name in a path is percent-encoded: that of the query `a/b` is `a%2Fb`, and `..` is `%2E%2E`, which clients as curl (without `--path-as-is`) and browsers
 would remove from the path.
 
-`GET /v1/queries/{name}/follow` is also a WebSocket: `{"credits": 10}` asks for ten events, `{"acknowledge": CURSOR}` acknowledges for its `client`.
+`GET /v1/queries/{name}/follow` is also a WebSocket: `{"credits": 10}` asks for ten events, `{"acknowledge": CURSOR}` acknowledges for its `client`. It is
+refused with the same statuses and problems, before its handshake, and closed with 1008 and a reason after a message that is not understood.
 """
 
 

@@ -89,7 +89,6 @@ def application(hub: Hub, access: Access, publications: Publications, limits: Li
     app.state.access = access
     app.mount("/console", StaticFiles(directory=CONSOLE), name="console")
     app.add_api_route("/", _console, include_in_schema=False)
-    app.include_router(followers.socket_router)
     return app
 
 

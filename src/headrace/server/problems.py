@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
@@ -28,10 +28,11 @@ class Refused(Exception):
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Make every error of the application a problem."""
+    """Make every error of the application a problem; of a WebSocket too, in place of its handshake."""
     app.add_exception_handler(HeadraceError, _of_headrace)
     app.add_exception_handler(Refused, _of_refusal)
     app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(WebSocketRequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(Exception, _of_fault)
 
@@ -82,11 +83,13 @@ async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(body, status, headers=error.headers)
 
 
-async def _of_validation(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
+async def _of_validation(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return JSONResponse(_problem(f"{where}: {first['msg']}", "See /openapi.json."), 400)
+    body = _problem(f"{where}: {first['msg']}", "See /openapi.json.")
+    request.state.message = body["error"]["message"]
+    return JSONResponse(body, 400)
 
 
 async def _of_http(_: Request, error: Exception) -> JSONResponse:
