@@ -5,16 +5,51 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from headrace.errors import HeadraceError, NameTaken, StoreError, UnknownName, UserError
 
 _LOG = logging.getLogger("headrace.server")
+
+
+class ErrorFacts(BaseModel):
+    """What is wrong, where in the text that was sent, and what to do."""
+
+    message: str
+    line: int | None
+    column: int | None
+    width: int | None
+    remedy: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every error."""
+
+    error: ErrorFacts
+
+
+_DESCRIBED: Final[dict[int | str, str]] = {
+    400: "A mistake in the request or in a statement",
+    "default": "Another problem: the status is its kind",
+}
+PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"model": ErrorBody, "description": text} for status, text in _DESCRIBED.items()
+}
+"""Errors of a route, for the description of the routes. With "default" FastAPI adds no 422, whose errors are answered as 400."""
+PROBLEMS_OF_EVENTS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{ErrorBody.__name__}"}}},
+        "description": text,
+    }
+    for status, text in _DESCRIBED.items()
+}
+"""The same of a route whose answers are no JSON: a model is described in the media type of the answers."""
 
 
 class Refused(Exception):

@@ -19,7 +19,7 @@ from headrace.server.connections.follower_groups import Credits, Follower, Follo
 from headrace.server.connections.http_protocol import TRANSPORT
 from headrace.server.connections.web_sockets import FRAMES
 from headrace.server.following import Event, Feed
-from headrace.server.problems import Refused, problem_of
+from headrace.server.problems import PROBLEMS_OF_EVENTS, Refused, problem_of
 from headrace.server.security.audit import POLICY
 from headrace.server.security.permissions import Permissions, needs_own_query, permissions_of
 
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1/queries", tags=["followers"], dependencies=[Depen
 _FORM = "^(json|arrow)$"
 
 
-@router.get("/{name:text}/follow", response_class=EventStream, status_code=200)
+@router.get("/{name:text}/follow", response_class=EventStream, status_code=200, responses=PROBLEMS_OF_EVENTS)
 def follow(
     request: Request,
     name: str,
