@@ -89,6 +89,15 @@ def test_a_repeated_statement_is_prepared_once(hub: Served) -> None:
             assert connection.execute("INVOKE total").fetchall() == [(2,)]
 
 
+@pytest.mark.parametrize("user", ["anyone", "O'Brien {x}"])
+def test_the_current_user_is_the_one_that_connected(hub: Served, user: str) -> None:
+    with connect(hub, user=user) as connection:
+        found = connection.execute("SELECT current_user, session_user, user, current_role, CURRENT_USER")
+        assert found.fetchone() == (user,) * 5
+        assert connection.execute("SHOW session_authorization").fetchone() == (user,)
+        assert connection.execute("SELECT user FROM (SELECT 1 AS user) s").fetchone() == (1,)
+
+
 def test_errors_are_of_their_classes(hub: Served) -> None:
     with connect(hub, autocommit=True) as connection:
         with pytest.raises(psycopg.errors.UndefinedTable) as failed:

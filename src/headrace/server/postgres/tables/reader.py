@@ -86,6 +86,8 @@ class TableReader:
     """The reader of one session; made with its first SELECT."""
 
     tables: Tables
+    user: str = "headrace"
+    """As the client calls itself: `current_user`."""
     _database: duckdb.DuckDBPyConnection | None = None
     _reading: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
     _system: SystemTables = field(init=False)
@@ -148,7 +150,7 @@ class TableReader:
                 "CREATE SCHEMA info_schema; CREATE SCHEMA pgc; SET search_path = 'pgc'"
             )
             self._add_system(self._database)
-            self._database.execute(script())
+            self._database.execute(script(self.user))
         connection = self._database.cursor()
         with self._lock:
             self._reading.append(connection)
