@@ -7,10 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from headrace.errors import UserError
 from headrace.server.access import Access
 from headrace.server.application import application
 from headrace.server.following import Publications
 from headrace.server.open_or_connect import open_hub
+from headrace.server.problems import problem_of
 from headrace.server.security.permissions import Limits
 from headrace.server.security.roots import Roots
 
@@ -36,7 +38,8 @@ text.
 A name in a path is percent-encoded: that of the query `a/b` is `a%2Fb`, and `..` is `%2E%2E`, which clients as curl (without `--path-as-is`) and browsers
 would remove from the path.
 
-`GET /v1/queries/{name}/follow` is also a WebSocket: `{"credits": 10}` asks for ten events, `{"acknowledge": CURSOR}` acknowledges for its `client`.
+`GET /v1/queries/{name}/follow` is also a WebSocket: `{"credits": 10}` asks for ten events, `{"acknowledge": CURSOR}` acknowledges for its `client`. It is
+refused with the same statuses and problems, before its handshake, and closed with 1008 and a reason after a message that is not understood.
 """
 
 
@@ -94,6 +97,21 @@ def test_every_route_says_what_it_does() -> None:
     for path, methods in described()["paths"].items():
         for method, facts in methods.items():
             assert facts.get("description", "").endswith("."), (method, path)
+
+
+def test_every_route_describes_its_errors_as_they_are_answered() -> None:
+    found = described()
+    named = {"$ref": "#/components/schemas/ErrorBody"}
+    for path, methods in found["paths"].items():
+        for method, facts in methods.items():
+            assert "422" not in facts["responses"], (method, path)
+            for status in ("400", "default") if path.startswith("/v1/") else ():
+                assert facts["responses"][status]["content"] == {"application/json": {"schema": named}}, path
+    schemas = found["components"]["schemas"]
+    assert "HTTPValidationError" not in schemas
+    answered = problem_of(UserError("wrong"))[1]
+    assert set(answered) == set(schemas["ErrorBody"]["required"])
+    assert set(answered["error"]) == set(schemas["ErrorFacts"]["required"])
 
 
 if __name__ == "__main__":

@@ -146,8 +146,49 @@ def test_a_websocket_has_lines_in_the_audit_log(hub: Served) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/queries/none/follow", 404),
+        ("/v1/queries/q/follow?since=zz", 400),
+        ("/v1/queries/q/follow?since=-1", 400),
+        ("/v1/queries/q/follow?tables=xml", 400),
+    ],
+)
+def test_a_websocket_is_refused_with_the_response_of_an_event_stream(
+    hub: Served, path: str, status: int
+) -> None:
+    headers = {"Authorization": f"Bearer {hub.token}"}
+    url = f"{hub.url.replace('http', 'ws')}{path}"
+    with pytest.raises(InvalidStatus) as refused, connect(url, additional_headers=headers):
+        pass
+    response = refused.value.response
+    assert response.headers["Content-Type"] == "application/json"
+    assert (response.status_code, response.body.decode()) == hub.curl(path, token=hub.token)
+    last = audited(hub)[-1]
+    assert response.status_code == status
+    assert (last["role"], last["status"]) == ("administer", status)
+    assert last["message"] == json.loads(response.body)["error"]["message"]
+
+
+def test_a_websocket_without_a_token_is_refused_whatever_it_asks_for(hub: Served) -> None:
+    for asked in ("", "?since=zz"):
+        with pytest.raises(InvalidStatus) as refused, connect(f"{socket_of(hub)}{asked}"):
+            pass
+        assert refused.value.response.status_code == 401
+        assert json.loads(refused.value.response.body)["error"]["message"] == "a token is missing"
+
+
+@pytest.mark.parametrize(
     "message",
     [
+        '{"foo": 1}',
+        "{}",
+        "[]",
+        '{"credits": -1}',
+        '{"credits": true}',
+        '{"credits": 1.5}',
+        '{"credits": 1, "acknowlegde": 0}',
+        '{"acknowledge": null}',
         "[" * 100_000,
         '{"credits": 1e999}',
         '{"credits": "x"}',
@@ -166,6 +207,15 @@ def test_a_message_that_is_none_closes_the_websocket_with_a_reason(hub: Served, 
         with pytest.raises(ConnectionClosed, match="expected"):
             socket.recv(timeout=30)
     assert hub.curl("/healthz")[0] == 200
+
+
+def test_an_acknowledgement_without_a_client_closes_the_websocket_with_a_reason(hub: Served) -> None:
+    with connect(socket_of(hub), additional_headers={"Authorization": f"Bearer {hub.token}"}) as socket:
+        socket.send('{"acknowledge": 0}')
+        with pytest.raises(ConnectionClosed, match="client=NAME") as closed:
+            socket.recv(timeout=30)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
 
 
 @pytest.mark.parametrize("cursor", [-1, 10**30])

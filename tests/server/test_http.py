@@ -129,6 +129,32 @@ def test_rows_are_pushed_as_csv_and_those_that_do_not_fit_are_described(hub: Ser
     assert (status, "text/csv" in problem["error"]["remedy"]) == (415, True)
 
 
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        ("Content-Encoding: gzip", "'gzip'"),
+        ("Content-Encoding: identity, br", "'br'"),
+        ("Content-Type: application/json; charset=latin-1", "'latin-1'"),
+        ('Content-Type: text/csv; header=present; Charset="UTF-16"', "'UTF-16'"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/streams/s/rows", "/v1/statements", "/v1/check", "/v1/queries"])
+def test_a_body_that_is_compressed_or_in_another_charset_is_refused(
+    hub: Served, path: str, header: str, named: str
+) -> None:
+    before = hub.get("/v1/status")["streams"]
+    status, problem = hub.post(path, "SHOW STREAMS", "-H", header)
+    assert (status, named in problem["error"]["message"]) == (415, True), problem
+    assert problem["error"]["remedy"].startswith("Send it ")
+    assert hub.get("/v1/status")["streams"] == before
+
+
+@pytest.mark.parametrize("kind", ["text/plain; charset=utf-8", 'text/plain;charset="UTF8"', "text/plain"])
+def test_a_body_in_utf_8_is_read(hub: Served, kind: str) -> None:
+    headers = ("-H", f"Content-Type: {kind}", "-H", "Content-Encoding: identity")
+    assert hub.post("/v1/statements", "SHOW STREAMS LIKE 'é'", *headers)[0] == 200
+
+
 def test_followers_get_rows_with_cursors_and_resume_after_one(hub: Served) -> None:
     with subprocess.Popen(
         ["curl", "-sN", "--max-time", "60", f"{hub.url}/v1/queries/q/follow?since=0"],

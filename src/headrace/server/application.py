@@ -27,7 +27,7 @@ from headrace.server.following import ENCODED, Publications
 from headrace.server.metrics import HubMetrics, Measured
 from headrace.server.monitoring.plan_snapshot import PlanSnapshots
 from headrace.server.monitoring.recent_epochs import RecentEpochs
-from headrace.server.problems import add_handlers
+from headrace.server.problems import PROBLEMS, add_handlers
 from headrace.server.repetition import Repetitions
 from headrace.server.routes import epochs, followers, network, observation, queries, statements, streams
 from headrace.server.security.audit import Audited, AuditLog
@@ -84,12 +84,11 @@ def application(hub: Hub, access: Access, publications: Publications, limits: Li
     app.include_router(observation.open_router)
     app.include_router(observation.metrics_router, dependencies=[Depends(access)])
     for routes in (statements, queries, followers, streams, epochs, network, observation):
-        app.include_router(routes.router, dependencies=[Depends(access)])
-    app.include_router(streams.catalog_router, dependencies=[Depends(access)])
+        app.include_router(routes.router, dependencies=[Depends(access)], responses=PROBLEMS)
+    app.include_router(streams.catalog_router, dependencies=[Depends(access)], responses=PROBLEMS)
     app.state.access = access
     app.mount("/console", StaticFiles(directory=CONSOLE), name="console")
     app.add_api_route("/", _console, include_in_schema=False)
-    app.include_router(followers.socket_router)
     return app
 
 

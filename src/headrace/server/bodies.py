@@ -1,8 +1,11 @@
-"""Bodies of HTTP requests, read in parts as bytes or as UTF-8 text; refused when larger than a limit, or when no part comes."""
+"""Bodies of HTTP requests, read in parts as bytes or as UTF-8 text; refused when compressed, in another charset, larger than a
+limit, or when no part comes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -16,12 +19,17 @@ LARGEST: Final = 64 << 20
 PART_SECONDS: Final = 30.0
 """Until the next part of a body."""
 
+_CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?([^\s;\"]*)", re.IGNORECASE)
+_CHARSETS: Final = ("", "utf-8", "utf8", "us-ascii", "ascii")
+
 
 async def body_of(request: Request, largest: int) -> bytes:
     """The body.
 
-    Raises `Refused` as soon as it is larger than the limit, and when nothing comes for `PART_SECONDS`.
+    Raises `Refused` as soon as it is larger than the limit, when nothing comes for `PART_SECONDS`, and for a content coding or a
+    charset that is not read.
     """
+    _require_plain(request)
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > largest:
         raise _too_large(largest)
@@ -32,6 +40,19 @@ async def body_of(request: Request, largest: int) -> bytes:
             raise _too_large(largest)
         parts.append(part)
     return b"".join(parts)
+
+
+def _require_plain(request: Request) -> None:
+    for coding in ",".join(request.headers.getlist("content-encoding")).split(","):
+        if coding.strip().lower() not in ("", "identity"):
+            raise Refused(
+                415,
+                f"a body with the content coding '{coding.strip()}' is not read",
+                "Send it uncompressed, without the header Content-Encoding.",
+            )
+    charset = _CHARSET.search(request.headers.get("content-type", ""))
+    if charset is not None and charset[1].lower() not in _CHARSETS:
+        raise Refused(415, f"a body in the charset '{charset[1]}' is not read", "Send it in UTF-8.")
 
 
 def _too_large(largest: int) -> Refused:

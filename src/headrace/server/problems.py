@@ -5,16 +5,51 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from headrace.errors import HeadraceError, NameTaken, StoreError, UnknownName, UserError
 
 _LOG = logging.getLogger("headrace.server")
+
+
+class ErrorFacts(BaseModel):
+    """What is wrong, where in the text that was sent, and what to do."""
+
+    message: str
+    line: int | None
+    column: int | None
+    width: int | None
+    remedy: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every error."""
+
+    error: ErrorFacts
+
+
+_DESCRIBED: Final[dict[int | str, str]] = {
+    400: "A mistake in the request or in a statement",
+    "default": "Another problem: the status is its kind",
+}
+PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"model": ErrorBody, "description": text} for status, text in _DESCRIBED.items()
+}
+"""Errors of a route, for the description of the routes. With "default" FastAPI adds no 422, whose errors are answered as 400."""
+PROBLEMS_OF_EVENTS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{ErrorBody.__name__}"}}},
+        "description": text,
+    }
+    for status, text in _DESCRIBED.items()
+}
+"""The same of a route whose answers are no JSON: a model is described in the media type of the answers."""
 
 
 class Refused(Exception):
@@ -28,10 +63,11 @@ class Refused(Exception):
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Make every error of the application a problem."""
+    """Make every error of the application a problem; of a WebSocket too, in place of its handshake."""
     app.add_exception_handler(HeadraceError, _of_headrace)
     app.add_exception_handler(Refused, _of_refusal)
     app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(WebSocketRequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(Exception, _of_fault)
 
@@ -82,11 +118,13 @@ async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(body, status, headers=error.headers)
 
 
-async def _of_validation(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
+async def _of_validation(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return JSONResponse(_problem(f"{where}: {first['msg']}", "See /openapi.json."), 400)
+    body = _problem(f"{where}: {first['msg']}", "See /openapi.json.")
+    request.state.message = body["error"]["message"]
+    return JSONResponse(body, 400)
 
 
 async def _of_http(_: Request, error: Exception) -> JSONResponse:

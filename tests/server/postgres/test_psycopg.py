@@ -89,6 +89,15 @@ def test_a_repeated_statement_is_prepared_once(hub: Served) -> None:
             assert connection.execute("INVOKE total").fetchall() == [(2,)]
 
 
+@pytest.mark.parametrize("user", ["anyone", "O'Brien {x}"])
+def test_the_current_user_is_the_one_that_connected(hub: Served, user: str) -> None:
+    with connect(hub, user=user) as connection:
+        found = connection.execute("SELECT current_user, session_user, user, current_role, CURRENT_USER")
+        assert found.fetchone() == (user,) * 5
+        assert connection.execute("SHOW session_authorization").fetchone() == (user,)
+        assert connection.execute("SELECT user FROM (SELECT 1 AS user) s").fetchone() == (1,)
+
+
 def test_errors_are_of_their_classes(hub: Served) -> None:
     with connect(hub, autocommit=True) as connection:
         with pytest.raises(psycopg.errors.UndefinedTable) as failed:
@@ -122,6 +131,38 @@ def test_rows_are_copied_into_a_stream(hub: Served) -> None:
         with pytest.raises(RuntimeError):
             _give_up_copying(connection)
         assert connection.execute("SELECT count(*) FROM of_copied").fetchone() == (7,)
+
+
+@pytest.mark.parametrize(
+    ("at", "reason"),
+    [(None, "event time at is null"), ("2999-01-01T00:00:00Z", "more than 1 HOUR after its arrival")],
+)
+@pytest.mark.parametrize("how", ["INSERT", "text", "csv"])
+def test_a_row_that_the_stream_would_reject_refuses_its_statement(
+    hub: Served, how: str, at: str | None, reason: str
+) -> None:
+    stream = f"judged_{how}_{at is None}".lower()
+    with connect(hub, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE STREAM {stream} (v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at OPTIONS (maxAhead '1 HOUR')"
+        )
+        connection.execute(f"CREATE QUERY of_{stream} AS SELECT v FROM {stream}")
+        before = connection.execute(f"SHOW STREAMS LIKE '{stream}'").fetchall()
+        with pytest.raises(psycopg.errors.InvalidTextRepresentation) as failed:
+            _push(connection, stream, how, [(1, "2024-01-01T00:00:01Z"), (2, at)])
+        assert f"row 2 does not fit {stream}: " in str(failed.value)
+        assert reason in str(failed.value)
+        assert connection.execute(f"SHOW STREAMS LIKE '{stream}'").fetchall() == before
+
+
+def _push(connection: Any, stream: str, how: str, rows: list[tuple[int, str | None]]) -> None:
+    if how == "INSERT":
+        places = ", ".join(["(%s, %s)"] * len(rows))
+        connection.execute(f"INSERT INTO {stream} VALUES {places}", [cell for row in rows for cell in row])
+        return
+    with connection.cursor().copy(f"COPY {stream} FROM STDIN (FORMAT {how})") as copy:
+        for v, at in rows:
+            copy.write(f"{v},{at or ''}\n") if how == "csv" else copy.write_row((v, at))
 
 
 def _give_up_copying(connection: Any) -> None:

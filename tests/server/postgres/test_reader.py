@@ -43,6 +43,43 @@ def test_what_is_not_one_select_is_refused(reader: TableReader, text: str) -> No
     assert failed.value.problem.code == "0A000"
 
 
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("SELECT * FROM s LATE", "LATE"),
+        ("SELECT * FROM s rejects WHERE true", "rejects"),
+        ('SELECT count(*) FROM public."s" /* of */ Late', "Late"),
+        ("SELECT 1 FROM t JOIN s LATE ON true", "LATE"),
+        ("SELECT 1 FROM t, (SELECT v FROM S LATE) x", "LATE"),
+    ],
+)
+def test_late_and_rejected_rows_of_a_stream_are_not_read_as_its_accepted_ones(
+    reader: TableReader, text: str, at: str
+) -> None:
+    reader.tables.hub.execute("CREATE STREAM s (v BIGINT) USING push; CREATE STREAM t (s BIGINT) USING push")
+    with pytest.raises(Failed) as failed:
+        reader.select(text, "UTC")
+    problem = failed.value.problem
+    assert (problem.code, problem.position) == ("0A000", text.index(at) + 1)
+    assert f" {at.upper()}, and read its results" in str(problem.hint)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT late.v FROM s AS late",
+        'SELECT 1 FROM s "late"',
+        "SELECT 0, s late FROM t",
+        "SELECT 0 FROM t ORDER BY s, t.s",
+        "SELECT late.v FROM s x JOIN (SELECT 1 AS v) late ON true",
+        "WITH late AS (SELECT 1) SELECT * FROM s, late",
+    ],
+)
+def test_late_may_be_an_alias_of_something_else(reader: TableReader, text: str) -> None:
+    reader.tables.hub.execute("CREATE STREAM s (v BIGINT) USING push; CREATE STREAM t (s BIGINT) USING push")
+    assert reader.select(text, "UTC").take(0) is None
+
+
 def test_no_more_is_read_than_a_statement_needs(reader: TableReader, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     schema = pa.schema([("i", pa.int64())])

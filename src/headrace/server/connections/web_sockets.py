@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame, Opcode
@@ -14,6 +14,9 @@ from websockets.frames import Frame, Opcode
 from headrace.server.connections.follower_groups import Framing
 from headrace.server.connections.http_protocol import WithTransport
 from headrace.server.following import Event
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
@@ -23,6 +26,12 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         """Serve it."""
         super().connection_made(transport)
         self.app = WithTransport(self.app, cast("asyncio.Transport", transport))
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a message of the application. A response in place of the handshake ends it; uvicorn would log that as an error."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
 
 
 def _frames(events: Sequence[Event]) -> bytes:

@@ -171,6 +171,8 @@ class Startup:
                     self.session.settings.put(name, value)
             except Failed as failed:
                 return failed.problem
+        if user := options.get("user"):
+            self.session.settings.reported["session_authorization"] = self.session.reader.user = user
         return None
 
     async def _greet(self) -> None:

@@ -16,6 +16,7 @@ from pyarrow import csv
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.formats.text_values import convert, with_article
 from headrace.connectors.records.options import text_options
+from headrace.connectors.sources.sent_rows import SentRows, sent_as_table
 from headrace.dataclass import dataclass
 from headrace.operators.base.group_codes import flat
 from headrace.runtime.hub.hub import Hub
@@ -77,10 +78,7 @@ class CopyIn:
             data = (",".join(map(_quoted, self.columns)) + "\n").encode() + data
         options = {**self.stream.options, "multiLine": "true" if b'"' in data else "false"}
         stream = replace(self.stream, options=options)
-        sent = sent_rows(stream, "text/csv", data, self.hub.loop.engine.clock())
-        for first in sent.rejects.slice(0, 1).to_pylist():
-            raise _misfit(self.stream, first["row"] + 1, first["reason"])
-        return sent.table
+        return _fitting(sent_rows(stream, "text/csv", data, self.hub.loop.engine.clock()))
 
     def _of_text(self, data: bytes) -> pa.Table:
         cells = _cells_of_text(data, len(self.columns), self.has_header)
@@ -96,7 +94,7 @@ class CopyIn:
                 row = pc.index(failed, True).as_py()
                 reason = f"column {field.name}: '{cell[row]}' is not {with_article(field.type)}"
                 raise _misfit(self.stream, row + 1, reason)
-        return pa.table(columns)
+        return _fitting(sent_as_table(self.stream, pa.table(columns), self.hub.loop.engine.clock()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,19 +154,27 @@ def _options(text: Text, after: int) -> tuple[bool, bool]:
     return "CSV" in words, "HEADER" in words and not {"FALSE", "OFF"} & {*words}
 
 
+def _fitting(sent: SentRows) -> pa.Table:
+    """The rows. Raises `Failed` that names the first one that would be a reject of the stream."""
+    for first in sent.rejects.slice(0, 1).to_pylist():
+        raise _misfit(sent.definition, first["row"] + 1, first["reason"])
+    return sent.table
+
+
 def _misfit(stream: StreamDefinition, row: int, reason: str) -> Failed:
     return Failed("22P02", f"row {row} does not fit {stream.name}: {reason}", "None of the rows was pushed.")
 
 
 def insert(hub: Hub, stream: StreamDefinition, columns: Sequence[str], rows: pa.Table) -> int:
-    """Push rows of an INSERT; how many."""
+    """Push rows of an INSERT; how many. Raises `Failed` that names the first one that does not fit the stream."""
     if rows.num_rows:
         table = rows.rename_columns(list(columns))
         for name in stream.schema.names:
             if name not in table.column_names:
                 kind = stream.schema.arrow().field(name).type
                 table = table.append_column(name, pa.nulls(table.num_rows, kind))
-        hub.push(stream.name, table.select(list(stream.schema.names)).cast(stream.schema.arrow()))
+        table = table.select(list(stream.schema.names)).cast(stream.schema.arrow())
+        hub.push(stream.name, _fitting(sent_as_table(stream, table, hub.loop.engine.clock())))
     return rows.num_rows
 
 

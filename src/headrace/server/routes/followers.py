@@ -19,17 +19,15 @@ from headrace.server.connections.follower_groups import Credits, Follower, Follo
 from headrace.server.connections.http_protocol import TRANSPORT
 from headrace.server.connections.web_sockets import FRAMES
 from headrace.server.following import Event, Feed
-from headrace.server.problems import Refused, problem_of
+from headrace.server.problems import PROBLEMS_OF_EVENTS, Refused, problem_of
 from headrace.server.security.audit import POLICY
 from headrace.server.security.permissions import Permissions, needs_own_query, permissions_of
 
 router = APIRouter(prefix="/v1/queries", tags=["followers"], dependencies=[Depends(needs_own_query)])
-socket_router = APIRouter(prefix="/v1/queries")
-"""Routes of WebSockets, which check their access themselves: a refusal is a close code, not a status."""
 _FORM = "^(json|arrow)$"
 
 
-@router.get("/{name:text}/follow", response_class=EventStream, status_code=200)
+@router.get("/{name:text}/follow", response_class=EventStream, status_code=200, responses=PROBLEMS_OF_EVENTS)
 def follow(
     request: Request,
     name: str,
@@ -49,7 +47,7 @@ def follow(
     return EventStream(feed, position, state.follower_groups)
 
 
-@socket_router.websocket("/{name:text}/follow")
+@router.websocket("/{name:text}/follow")
 async def follow_with_credits(
     socket: WebSocket,
     name: str,
@@ -59,17 +57,12 @@ async def follow_with_credits(
 ) -> None:
     """The same over a WebSocket: an event costs a credit, and the client sends `{"credits": 10}` for ten more.
 
-    `{"acknowledge": CURSOR}` acknowledges for its `client`.
+    `{"acknowledge": CURSOR}` acknowledges for its `client`. What is refused before the handshake has the same response as over HTTP.
     """
     state = socket.app.state
-    try:
-        state.access.admit(socket)
-        permissions = permissions_of(socket)
-        permissions.require_seen(state.hub.catalog, name)
-        feed, position = await run_in_threadpool(_opened, state, permissions, name, client, since, tables)
-    except (Refused, HeadraceError) as error:
-        await socket.close(POLICY, str(error)[:100])
-        return
+    feed, position = await run_in_threadpool(
+        _opened, state, permissions_of(socket), name, client, since, tables
+    )
     await socket.accept()
     follower = Follower(feed, socket.scope[TRANSPORT], FRAMES, position, Credits())
     sending = asyncio.create_task(_send(socket, follower, state.follower_groups))
@@ -123,19 +116,29 @@ async def _receive(socket: WebSocket, follower: Follower, client: str | None) ->
     assert credits_ is not None
     while True:
         try:
-            message = dict(json.loads(await socket.receive_text()))
+            message = _numbers(await socket.receive_text())
             feed.require_permitted()
-            if "acknowledge" in message and client is not None:
-                cursor = int(message["acknowledge"])
+            if (cursor := message.get("acknowledge")) is not None:
+                if client is None:
+                    return "an acknowledgement is for a client: connect with ?client=NAME"
                 await run_in_threadpool(_acknowledge, feed.hub, feed.query, client, cursor)
-            if "credits" in message:
-                credits_.give(int(message["credits"]))
+            credits_.give(message.get("credits", 0))
         except Refused as error:
             return str(error)
         except HeadraceError as error:
             await socket.send_text(json.dumps(problem_of(error)[1]))
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        except (ValueError, KeyError, RecursionError):
             return 'expected {"credits": n} or {"acknowledge": cursor}'
+
+
+def _numbers(text: str) -> dict[str, int]:
+    """A message: `credits`, `acknowledge` or both. Raises `ValueError` for another text."""
+    message = json.loads(text)
+    if not isinstance(message, dict) or not message or message.keys() - {"credits", "acknowledge"}:
+        raise ValueError(text)
+    if not all(type(value) is int for value in message.values()) or message.get("credits", 0) < 0:
+        raise ValueError(text)
+    return message
 
 
 @router.post("/{name:text}/acknowledge")

@@ -84,6 +84,8 @@ class Audited:
                     is_push = scope["path"].endswith("/rows") and status < 300
                     if status in _REFUSED or (scope["method"] not in _READING and not is_push):
                         self._log.write(self._line(scope, status))
+                case "websocket.http.response.start":
+                    self._log.write(self._line(scope, message["status"]))
                 case "websocket.accept":
                     was_accepted = True
                     self._log.write(self._line(scope, 101))

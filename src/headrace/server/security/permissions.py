@@ -209,7 +209,7 @@ async def needs_administer(request: Request) -> None:
     permissions_of(request).require("administer")
 
 
-async def needs_own_query(request: Request) -> None:
+async def needs_own_query(request: HTTPConnection) -> None:
     """A route about the query `name`. Raises `UnknownName` for one of another owner."""
     name = request.path_params.get("name")
     if name is not None:

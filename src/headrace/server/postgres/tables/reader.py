@@ -21,7 +21,7 @@ import pyarrow as pa
 from headrace.dataclass import dataclass
 from headrace.server.postgres.protocol.problems import Failed, problem_of
 from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, Tables
-from headrace.server.postgres.tables.sql_text import Edited, for_reader, tokens
+from headrace.server.postgres.tables.sql_text import Edited, for_reader, late_or_rejects, tokens
 from headrace.server.postgres.tables.system_tables import SystemTables, script
 
 AGAIN_SECONDS: Final = 0.05
@@ -86,6 +86,8 @@ class TableReader:
     """The reader of one session; made with its first SELECT."""
 
     tables: Tables
+    user: str = "headrace"
+    """As the client calls itself: `current_user`."""
     _database: duckdb.DuckDBPyConnection | None = None
     _reading: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
     _system: SystemTables = field(init=False)
@@ -107,6 +109,7 @@ class TableReader:
             connection = self._connected(zone)
             try:
                 _require_select(edited.text)
+                self._require_no_part(text)
                 self._provide(connection, text)
                 reader = connection.sql(edited.text).to_arrow_reader(_BATCH_ROWS)
             except duckdb.Error as error:
@@ -147,7 +150,7 @@ class TableReader:
                 "CREATE SCHEMA info_schema; CREATE SCHEMA pgc; SET search_path = 'pgc'"
             )
             self._add_system(self._database)
-            self._database.execute(script())
+            self._database.execute(script(self.user))
         connection = self._database.cursor()
         with self._lock:
             self._reading.append(connection)
@@ -164,6 +167,17 @@ class TableReader:
     def _add_system(self, connection: duckdb.DuckDBPyConnection) -> None:
         for name, source in self._system.sources().items():
             connection.register(name, source)
+
+    def _require_no_part(self, text: str) -> None:
+        """Refuse LATE and REJECTS after a stream, which queries have and which would be taken as an alias of its accepted rows."""
+        for name, part in late_or_rejects(text):
+            if self.tables.hub.catalog.stream(name.word) is not None:
+                raise Failed(
+                    "0A000",
+                    f"{part.word} of a stream is read by queries only",
+                    f"CREATE QUERY … FROM {name.text} {part.word}, and read its results. An alias needs AS.",
+                    part.start + 1,
+                )
 
     def _provide(self, connection: duckdb.DuckDBPyConnection, text: str) -> None:
         """Make views of all tables that a text may mean: those that have the name of one of its words."""

@@ -9,6 +9,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from headrace.dataclass import dataclass
@@ -169,6 +170,21 @@ _RESERVED: Final = frozenset(
     ]
 )
 """Names that PostgreSQL gives to columns, and the reader to clauses of its own."""
+
+
+def late_or_rejects(text: str) -> Iterator[tuple[Token, Token]]:
+    """The names in FROM that LATE or REJECTS follows without AS, each with that word."""
+    seen = [token for token in tokens(text) if token.kind != "space"]
+    clauses = [""]
+    for before, token in pairwise(seen):
+        if token.text == "(":
+            clauses.append(clauses[-1])
+        elif token.text == ")" and len(clauses) > 1:
+            clauses.pop()
+        elif token.kind == "name" and token.word in (*_CLAUSES, "SELECT"):
+            clauses[-1] = token.word
+        elif clauses[-1] in ("FROM", "JOIN") and token.kind == "name" and token.word in ("LATE", "REJECTS"):
+            yield before, token
 
 
 def for_reader(text: str) -> Edited:

@@ -218,6 +218,10 @@ CREATE VIEW info_schema.columns AS SELECT current_database() table_catalog, sche
 """
 
 _FUNCTIONS: Final[Mapping[str, str]] = {
+    '"current_user"()': "{user}",
+    '"session_user"()': "{user}",
+    '"current_role"()': "{user}",
+    '"user"()': "{user}",
     "version()": "'PostgreSQL {version} (Headrace {headrace})'",
     "oid_of(x)": "(SELECT min(oid) FROM (SELECT oid, relname FROM pg_class WHERE relnamespace = CASE WHEN starts_with(x, 'answers.') THEN 13001 ELSE 2200 END UNION ALL "
     "VALUES (1259, 'pg_class'), (2615, 'pg_namespace'), (1247, 'pg_type'), (1249, 'pg_attribute'), (1255, 'pg_proc'), "
@@ -283,8 +287,8 @@ _ALIASES: Final = (
 )
 
 
-def script() -> str:
-    """The SQL that makes these schemas in a new database of the reader."""
+def script(user: str) -> str:
+    """The SQL that makes these schemas in a new database of the reader, for a user of that name."""
     types = [(kind.oid, kind.internal, kind.size, 0, kind.array) for kind in TYPES]
     types += [(kind.array, f"_{kind.internal}", -1, kind.oid, 0) for kind in TYPES if kind.array]
     types += [(26, "oid", 4, 0, 0), (19, "name", 64, 0, 0), (18, "char", 1, 0, 0), (1042, "bpchar", -1, 0, 0)]
@@ -300,6 +304,7 @@ def script() -> str:
         ),
         "version": VERSION,
         "headrace": __version__,
+        "user": "'" + user.replace("'", "''") + "'",
     }
     statements = [f"CREATE TYPE {name} AS VARCHAR" for name in _ALIASES]
     statements += [f"CREATE TABLE {name} ({_columns_of(columns)})" for name, columns in _EMPTY.items()]
