@@ -91,9 +91,9 @@ def test_who_registers_makes_queries_of_its_own_and_pushes_within_its_quota(hub:
         until(lambda: rows(raw.query("SELECT v FROM more")) == [[b"1"]])
         raw.query("DROP QUERY more")
         assert error(raw.query("CREATE STREAM t (v BIGINT) USING push"))["C"] == "42501"
-        pushed = raw.query("INSERT INTO s SELECT 'x', NULL, NULL FROM generate_series(1, 1000)")
+        pushed = raw.query("INSERT INTO s SELECT 'x', NULL, now() FROM generate_series(1, 1000)")
         assert pushed[-2] == (b"C", b"INSERT 0 1000\0")  # owed for minutes
-        refused = error(raw.query("INSERT INTO s VALUES ('y', NULL, NULL)"))
+        refused = error(raw.query("INSERT INTO s VALUES ('y', NULL, now())"))
         assert (refused["C"], "may push 5 rows a second" in refused["M"]) == ("42501", True)
 
 
