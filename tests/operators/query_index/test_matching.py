@@ -21,8 +21,8 @@ from headrace.operators.query_index.matching.match import Kernel, Matches, chose
 from headrace.operators.query_index.predicates import normal_form as normalising
 from headrace.operators.query_index.predicates.normal_form import normal
 from headrace.operators.query_index.predicates.value_domains import EVERY
-from headrace.schema import BOOLEAN
-from tests.operators.query_index.predicates import batches, bound, brute, texts
+from headrace.schema import BOOLEAN, to_arrow
+from tests.operators.query_index.predicates import SCHEMA, batches, bound, brute, texts
 
 KERNELS: tuple[Kernel | None, ...] = ("rows", "columns", "pairs", "comparisons", None)
 
@@ -51,6 +51,25 @@ def test_a_row_is_wanted_by_a_query_exactly_if_its_predicate_is_true(
     predicates: dict[str, Expression | None] = {f"q{n}": bound(text) for n, text in enumerate(written)}
     index = QueryIndex().changed(predicates)
     same_as_brute(index, predicates, columns, match(index, columns, len(columns["i"]), kernel))
+
+
+@pytest.mark.parametrize("others", [(), ("b = i",), ("b = i AND at IS NULL",)])
+def test_rows_with_null_are_exceptional_for_a_residual_that_may_fail_whatever_other_queries_read(
+    others: tuple[str, ...],
+) -> None:
+    """The difference of b and i fails on the first row, for all queries, and is NULL on the second, where the residual fails."""
+    nan = "CAST('NaN' AS DOUBLE)"
+    cautious = f"5 + t = i - {nan} AND b = i AND t + 2147483647 > t - {nan}"
+    predicates: dict[str, Expression | None] = {
+        f"q{n}": bound(text) for n, text in enumerate((*others, cautious))
+    }
+    rows = {"t": [5, 5, 5], "i": [-5, None, 3], "b": [2**63 - 1, 7, 4]}
+    columns = {
+        field.name: pa.array(rows.get(field.name, [None] * 3), to_arrow(field.type))
+        for field in SCHEMA.fields
+    }
+    index = QueryIndex().changed(predicates)
+    same_as_brute(index, predicates, columns, match(index, columns, 3, None))
 
 
 @given(st.lists(texts(), min_size=2, max_size=8), batches())

@@ -68,7 +68,7 @@ class _Batch:
         self.failures: dict[Expression, np.ndarray] = {}
         self.nulls: dict[Expression, np.ndarray] = {}
         self._keys: dict[Expression, Keys] = {}
-        self._exceptional: dict[tuple[Expression, ...], tuple[Ints, Evaluation]] = {}
+        self._exceptional: dict[tuple[tuple[Expression, ...], bool], tuple[Ints, Evaluation]] = {}
 
     def ranks(self, part: Part) -> list[Ranks]:
         return [cut_ranks(attribute, self._keys_of(attribute.expression)) for attribute in part.attributes]
@@ -91,16 +91,22 @@ class _Batch:
         return Evaluation({name: values.take(picked) for name, values in self.columns.items()}, len(rows))
 
     def exceptional(self, entry: Entry) -> tuple[Ints, Evaluation] | None:
-        """The exceptional rows of a query; shared by queries with the same affected attributes."""
-        masks = self.failures if not entry.form.residual_may_fail else {**self.failures, **self.nulls}
-        affected = tuple(attribute for attribute in entry.form.attributes if attribute in masks)
+        """The exceptional rows of a query; shared by queries with the same affected attributes, of which NULLs count, or do not."""
+        with_nulls = entry.form.residual_may_fail
+        kinds = (self.failures, self.nulls) if with_nulls else (self.failures,)
+        masks = {
+            attribute: [kind[attribute] for kind in kinds if attribute in kind]
+            for attribute in entry.form.attributes
+        }
+        affected = tuple(attribute for attribute, of_attribute in masks.items() if of_attribute)
         if not affected:
             return None
-        if affected not in self._exceptional:
-            mask = np.logical_or.reduce([masks[attribute] for attribute in affected])
+        key = affected, with_nulls
+        if key not in self._exceptional:
+            mask = np.logical_or.reduce([mask for of_attribute in masks.values() for mask in of_attribute])
             rows = np.flatnonzero(mask)
-            self._exceptional[affected] = rows, self.restricted(rows)
-        return self._exceptional[affected]
+            self._exceptional[key] = rows, self.restricted(rows)
+        return self._exceptional[key]
 
 
 def prepared(
