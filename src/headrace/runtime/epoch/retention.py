@@ -60,6 +60,8 @@ class _Walk:
     rows: int = 0
     entries_of: dict[str, list[int]] = field(default_factory=dict)
     """The entries with results of each relation, by index: when they are read, their runs may have been merged."""
+    unneeded: set[int] = field(default_factory=set)
+    """Entries from `stop` on that stay only because another one of their epoch does: what is not needed once never is again."""
 
     def add(self, entries: Iterable[tuple[int, Mapping[str, Any]]], plan: EpochPlan, store: Store) -> None:
         """Add entries, each with its index."""
@@ -164,11 +166,13 @@ class RetentionPass:
         for epoch, entries in groupby(of_class, lambda one: one[1]["epoch"]):
             of_epoch = list(entries)
             # All of an epoch stay together: each state task has an entry, with instants of the same time.
-            if any(self._has_needed(index, entry) for index, entry in of_epoch):
+            if not all(self._is_unneeded(walk, index, entry) for index, entry in of_epoch):
                 first, self.oldest_epochs[retention_class] = of_epoch[0][0], epoch
                 break
             walk.add(of_epoch, self.plan, self.store)
+            walk.unneeded.clear()
         if self._added_up(walk, listed):
+            self.walks[retention_class] = _Walk(first, unneeded=walk.unneeded)
             return first
         walk.stop = first
         self.walks[retention_class] = walk
@@ -181,10 +185,14 @@ class RetentionPass:
                 return index + 1
         return listed.start
 
-    def _has_needed(self, index: int, entry: Mapping[str, Any]) -> bool:
-        """Whether an entry has results that have to stay."""
-        facts_of = answered(entry, self.store)
-        return any(self._is_needed(operator, facts, index) for operator, facts in facts_of.items())
+    def _is_unneeded(self, walk: _Walk, index: int, entry: Mapping[str, Any]) -> bool:
+        """Whether no result of an entry has to stay."""
+        if index not in walk.unneeded:
+            facts_of = answered(entry, self.store)
+            if any(self._is_needed(operator, facts, index) for operator, facts in facts_of.items()):
+                return False
+            walk.unneeded.add(index)
+        return True
 
     def _is_needed(self, operator: str, facts: tuple[int, int, int], index: int) -> bool:
         progress = self.manifest.find_operator(operator)
