@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import field
@@ -12,9 +11,12 @@ from typing import Final, TypeAlias
 
 from headrace.dataclass import dataclass
 from headrace.runtime.home.deadline import DeadlinePassed, require_time, time_left
+from headrace.runtime.home.lru_cache import Recent
 from headrace.server.problems import Refused
 
 _Key: TypeAlias = tuple[str, str]
+_Answer: TypeAlias = tuple[Hashable, Future[str]]
+"""A request, and what was answered."""
 _KEPT: Final = 4096
 _MOST_BYTES: Final = 64 << 20
 """Of answers with their requests."""
@@ -42,11 +44,8 @@ class Repetitions:
     A request that comes while the first is under way waits for it.
     """
 
-    _answers: dict[_Key, tuple[Hashable, Future[str]]] = field(default_factory=dict)
-    """Also those under way."""
-    _sizes: OrderedDict[_Key, int] = field(default_factory=OrderedDict)
-    """Of those that were made, the one that was not asked for the longest time first."""
-    _bytes: int = 0
+    _answers: Recent[_Key, _Answer] = field(default_factory=lambda: Recent(_MOST_BYTES, _size))
+    _under_way: dict[_Key, _Answer] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, key: _Key | None, request: Hashable, make: Callable[[], str]) -> str:
@@ -59,13 +58,11 @@ class Repetitions:
         require_key(key[1])
         first: Future[str] = Future()
         with self._lock:
-            known = self._answers.get(key)
+            known = self._under_way.get(key) or self._answers.get(key)
             if known is None:
-                self._answers[key] = (request, first)
-            elif key in self._sizes:
-                self._sizes.move_to_end(key)
+                self._under_way[key] = request, first
         if known is None:
-            return self._make(key, request, first, make)
+            return self._make(key, (request, first), make)
         if known[0] != request:
             raise used_before(key[1])
         try:
@@ -76,25 +73,24 @@ class Repetitions:
             require_time()
             return self.answer(key, request, make)
 
-    def _make(self, key: _Key, request: Hashable, answer: Future[str], make: Callable[[], str]) -> str:
+    def _make(self, key: _Key, answer: _Answer, make: Callable[[], str]) -> str:
         """Make an answer; an error is that of the requests that wait for it, and is not remembered."""
+        _, made = answer
         try:
-            made = make()
+            made.set_result(make())
         except BaseException as error:
             with self._lock:
-                del self._answers[key]
-            answer.set_exception(error)
+                del self._under_way[key]
+            made.set_exception(error)
             raise
-        answer.set_result(made)
-        self._remember(key, sys.getsizeof(str(request)) + sys.getsizeof(made))
-        return made
-
-    def _remember(self, key: _Key, size: int) -> None:
-        """Count an answer that was made, and drop others until they are few and small enough."""
         with self._lock:
-            self._sizes[key] = size
-            self._bytes += size
-            while len(self._sizes) > _KEPT or (self._bytes > _MOST_BYTES and len(self._sizes) > 1):
-                oldest, freed = self._sizes.popitem(last=False)
-                self._bytes -= freed
-                del self._answers[oldest]
+            self._answers.put(key, answer)
+            del self._under_way[key]
+        return made.result()
+
+
+def _size(answer: _Answer) -> int:
+    """Bytes that count for an answer: at least so many that the number of answers has a bound, and not so many that it is left out."""
+    request, made = answer
+    size = sys.getsizeof(str(request)) + sys.getsizeof(made.result())
+    return min(max(size, _MOST_BYTES // _KEPT), _MOST_BYTES)

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from headrace.errors import UserError
+from headrace.runtime.home.home import Home
 from headrace.runtime.hub.hub import Hub
-from headrace.time import BEGINNING, SECOND
+from headrace.runtime.results import result_log
+from headrace.store.logs.manifest import Manifest
+from headrace.time import BEGINNING, SECOND, Instant
 from tests.runtime.rig import Rig
 
 KEYS = "abcdefgh"
@@ -90,3 +93,26 @@ def test_the_first_query_over_results_is_complete_since_they_are_retained(tmp_pa
         assert (since, hub.query("over_all_of_it").completeness().complete_since) == (first - 1, BEGINNING)
         assert b"complete_since" in hub.query("over_less").invoke().schema.metadata
         assert hub.query("over_all_of_it").invoke().to_pylist() == [{"t": 40}]
+
+
+def test_many_queries_over_the_same_results_look_through_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    retained_since = result_log.retained_since
+
+    def counted(home: Home, manifest: Manifest, operator: str) -> Instant:
+        looked.append(operator)
+        return retained_since(home, manifest, operator)
+
+    rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})
+    with rig.hub(1, {}) as hub:
+        hub.execute(
+            "CREATE QUERY read AS SELECT k, COUNT(*) AS n FROM s [RANGE TUMBLING 2 SECONDS] GROUP BY k"
+        )
+        rig.drop([row("a", at) for at in range(9)])
+        hub.catch_up()
+        monkeypatch.setattr(result_log, "retained_since", counted)
+        hub.register_many({f"over{number}": f"SELECT n FROM read WHERE n > {number}" for number in range(20)})
+        hub.catch_up()
+    assert len(looked) == 1

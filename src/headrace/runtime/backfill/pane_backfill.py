@@ -9,8 +9,9 @@ operator's state of the previous manifest, so no row is missed or counted twice.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -68,12 +69,19 @@ class BackfillPlanner:
         """
         self.due = {name: backfill for name, backfill in self.due.items() if name in plan.planned}
         progress: dict[str, OperatorProgress] = {}
+        retained_since = cache(lambda results: self._retained_since(manifest, plan.streams[results]))
         for name in new_operators:
-            progress[name] = self._initial_progress(manifest, published, plan, plan.planned[name].operator)
+            operator = plan.planned[name].operator
+            progress[name] = self._initial_progress(manifest, published, plan, operator, retained_since)
         return progress
 
     def _initial_progress(
-        self, manifest: Manifest, published: Manifest, plan: EpochPlan, operator: Operator
+        self,
+        manifest: Manifest,
+        published: Manifest,
+        plan: EpochPlan,
+        operator: Operator,
+        retained_since: Callable[[str], Instant],
     ) -> OperatorProgress:
         name, stream = operator.stream, plan.streams[operator.stream]
         if stream.using == union_streams.USING:
@@ -83,7 +91,7 @@ class BackfillPlanner:
         from_now = query.from_now and not query.continues
         from_archive = initial_progress(stream, archive, committed, from_now=from_now)
         if stream.using == derived_streams.USING and from_archive.complete_since == BEGINNING:
-            from_archive = replace(from_archive, complete_since=self._retained_since(manifest, stream))
+            from_archive = replace(from_archive, complete_since=retained_since(name))
         if materializes_none(operator):  # its answers read the archive themselves
             return replace(
                 from_archive, emitted_to=progress_of(committed).punctuation, replayed=archive.length

@@ -182,11 +182,11 @@ class Housekeeping:
         An append that is in the log several times counts once, as in the catalog.
         """
         oldest = min(manifest.querylog for manifest in ManifestLog(self.home.store).retained())
-        files, superseded, appends = dict[str, str](), set[str](), set[str | None]()
+        files, superseded, appends = dict[str, str](), set[str](), set[str]()
         for chunk in RecordLog(self.home.store, QUERY_LOG).chunks():
-            if chunk.append is not None and chunk.append in appends:
+            if chunk.append in appends:
                 continue
-            appends.add(chunk.append)
+            appends |= set() if chunk.append is None else {chunk.append}
             for entry in chunk.records[: max(0, oldest - chunk.first)]:
                 if entry["do"] == "put_relation":
                     name = entry["relation"]["name"].lower()

@@ -109,7 +109,8 @@ class Home:
     def refresh(self) -> None:
         """Apply the query-log entries since the last call: all of them, or none when they cannot be read.
 
-        An append that is in the log several times, with fewer than a thousand others between, counts once. Of the driver only the thread that logs calls it; others call `newest_catalog`.
+        An append that is in the log several times, with fewer than a thousand others between, counts once. Of the driver only the
+        thread that logs calls it; others call `newest_catalog`.
         """
         with self._refreshing:
             self._apply_new_entries()
@@ -139,9 +140,7 @@ class Home:
                 catalog = catalog.apply(entry)
             if chunk.append is not None:
                 appends[chunk.append] = None
-                if (
-                    len(appends) > _COMPARED
-                ):  # at each append: the catalog does not depend on how much is read at once
+                if len(appends) > _COMPARED:  # here: the catalog does not depend on how much is read at once
                     del appends[next(iter(appends))]
         self.catalog, self._born, self._appends = catalog.apply_all(of_queries), born, appends
 

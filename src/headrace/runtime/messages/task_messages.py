@@ -274,7 +274,8 @@ class StateMessage(Message):
 class StreamReceipt(Message):
     """Counts, progress and files of the rows of one stream that scan tasks have read.
 
-    `rejected` counts rows in `rejects`. `greatest` is the greatest event time of accepted rows, `latest` of late ones too. `shed`: accepted rows that queries WITH SHEDDING did not see.
+    `rejected` counts rows in `rejects`. `greatest` is the greatest event time of accepted rows, `latest` of late ones too.
+    `shed`: accepted rows that queries WITH SHEDDING did not see.
     `slack_needed`: how far the latest row was below the punctuation, in microseconds. `least`: the least event time, of a stream
     with queries WITH SHEDDING. `data_punctuation`: the punctuation that
     rows or programs gave. `sources` and `groups` as in `StreamProgress`. `archived`: files of the archive. `keys`: files of

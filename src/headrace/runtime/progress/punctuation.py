@@ -31,8 +31,9 @@ def after_epoch(
 ) -> StreamProgress:
     """Progress after an epoch with accepted rows up to `max_event_time`, in which data or programs promised `data_punctuation`.
 
-    `latest` is the maximum event time of late rows too, which count for a bound that is computed from rows. `sources` is the progress of its sources after the epoch, `groups` the promises for single groups. A bound computed from
-    rows is rounded down to PROGRESS STEP, which keeps it true; a promise is not rounded.
+    `latest` is the maximum event time of late rows too, which count for a bound that is computed from rows. `sources` is the
+    progress of its sources after the epoch, `groups` the promises for single groups. A bound computed from rows is rounded down to
+    PROGRESS STEP, which keeps it true; a promise is not rounded.
     """
     now = max(before.max_event_time, max_event_time)
     progress_of_sources = sources or {}

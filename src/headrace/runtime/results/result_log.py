@@ -297,8 +297,8 @@ def empty(query: Query) -> pa.Table:
 
 
 def sum_of_expired(home: Home, manifest: Manifest, operator: str) -> pa.Table | None:
-    """What a relation's changes add up to that retention has removed: net rows, each as an insertion at `BEGINNING`; and changes that
-    were after NOW then.
+    """What a relation's changes add up to that retention has removed: net insertions and retractions, at `BEGINNING`; and changes
+    that were after NOW then.
     """
     run_and_rows = manifest.facts.get(SUMS, {}).get(operator)
     return None if run_and_rows is None else section_of(home.store, run_and_rows[0], operator)
@@ -331,10 +331,8 @@ def consolidated(changes: pa.Table, outputs: Sequence[str], *, signed: bool = Fa
     np.maximum.at(last, groups.codes, np.arange(changes.num_rows))
     times = np.abs(total) if signed else np.maximum(total, 0)
     bag = changes.take(pa.array(np.repeat(last, times)))
-    signs = np.repeat(np.sign(total), times) if signed else np.zeros(bag.num_rows, np.int64)
-    for name, values in (
-        (AT, np.zeros(bag.num_rows, np.int64)),
-        (CHANGE, signs),
-    ):  # they are not part of the order
+    nothing = np.zeros(bag.num_rows, np.int64)
+    signs = np.repeat(np.sign(total), times) if signed else nothing
+    for name, values in ((AT, nothing), (CHANGE, signs)):  # they are not part of the order
         bag = bag.set_column(bag.column_names.index(name), name, pa.array(values))
     return bag
