@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
-from headrace.connectors.records.producers import Producer, Producers
+from headrace.connectors.records.producers import COMPARED, Producer, Producers
 
 
 def batch(producer: str, sequence: int, at: int) -> IngestRecord:
@@ -68,3 +68,17 @@ def test_each_is_retained_after_its_last_batch_also_if_the_clock_is_set_back(
         retained = {name: producer for name, producer in retained.items() if producer.at >= horizon}
         assert producers.by_name == retained
         assert producers.as_json() == Producers(retained).as_json()
+
+
+def test_what_a_summary_has_of_producers_is_not_changed_by_later_batches() -> None:
+    producers = Producers()
+    for sequence in range(COMPARED + 2):
+        producers.add(batch("one", sequence, sequence))
+    producers.add(batch("other", 7, 3))
+    stored = producers.as_json()
+    producers.add(batch("one", 500, 500))
+    producers.add(batch("third", 0, 501))
+    assert stored == Producers.from_json(stored).as_json()
+    assert [Producers.batches_of(values) for values in stored.values()] == [COMPARED, 1]
+    again = Producers.from_json(stored)
+    assert (again.last("one"), again.last("other"), again.last("third")) == (COMPARED + 1, 7, None)

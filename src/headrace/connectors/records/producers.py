@@ -19,6 +19,8 @@ from headrace.time import Instant
 
 COMPARED: Final = 64
 """Batches of a producer, the newest, of which the content is compared."""
+_BEFORE_BATCHES: Final = 3
+"""Values of a producer in JSON before those of its batches."""
 
 
 @dataclass(slots=True)
@@ -82,10 +84,6 @@ class Producers:
                 heapq.heappush(self._by_age, (record.arrival, record.producer))
             producer.add(record.sequence, record.digest, record.arrival)
 
-    def copy(self) -> Producers:
-        """The same numbers; later batches are not in it."""
-        return Producers.from_json(self.as_json())
-
     def last(self, producer: str) -> int | None:
         """The greatest number of a producer that is in the log; None for one that is not retained."""
         latest = self.by_name.get(producer)
@@ -130,13 +128,13 @@ class Producers:
             else:
                 heapq.heapreplace(self._by_age, (at, name))
 
-    @property
-    def numbers(self) -> int:
-        """How many batches are stored one by one."""
-        return sum(len(producer.digests) for producer in self.by_name.values())
+    @staticmethod
+    def batches_of(values: Sequence[Any]) -> int:
+        """How many batches of one producer are stored one by one, from its JSON values."""
+        return len(values) - _BEFORE_BATCHES
 
     def as_json(self) -> dict[str, list[Any]]:
-        """JSON values; the inverse is `from_json`."""
+        """JSON values, which later batches do not change; the inverse is `from_json`."""
         return {name: producer.as_json() for name, producer in self.by_name.items()}
 
     @staticmethod

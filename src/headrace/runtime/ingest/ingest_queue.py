@@ -93,7 +93,7 @@ class Intake:
         for name, summary in summaries.items():
             self._seen[name] = dict(summary.seen)
             self._batches[name] = summary.batch
-            self._producers[name] = summary.producers
+            self._producers[name] = Producers.from_json(summary.producers)
             if summary.rate is not None:
                 self._rate[name] = summary.rate
         self._logged = upto
@@ -323,7 +323,7 @@ class Intake:
             dict(seen),
             self.last_batch(stream.name),
             self._rate.get(stream.name),
-            self.producers(stream).copy(),
+            self.producers(stream).as_json(),
         )
 
     def unneeded_segments(self, ingest: int, before: Instant) -> list[str]:

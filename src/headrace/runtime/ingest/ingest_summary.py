@@ -8,7 +8,7 @@ one as it has names, so that the bytes written follow the input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,21 +34,27 @@ class StreamSummary:
     """The summary of one stream.
 
     `born` distinguishes it from an earlier stream of the same name; `seen` are files and when they were listed; `batch` is the
-    last micro-batch, -1 for none; `rate` when its rate began and the rows it has given; `producers` those of pushed batches.
+    last micro-batch, -1 for none; `rate` when its rate began and the rows it has given; `producers` those of pushed batches, as
+    `Producers.as_json` has them: values that later batches do not change.
     """
 
     born: int
     seen: Mapping[str, KnownFile]
     batch: int = -1
     rate: tuple[Instant, int] | None = None
-    producers: Producers = field(default_factory=Producers)
+    producers: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """JSON values; the inverse is in `load`."""
         rate = None if self.rate is None else list(self.rate)
         seen = {uri: file.to_json() for uri, file in self.seen.items()}
         body = {"born": self.born, "seen": seen, "batch": self.batch, "rate": rate}
-        return {**body, "producers": self.producers.as_json()} if self.producers.by_name else body
+        return {**body, "producers": self.producers} if self.producers else body
+
+    @property
+    def names(self) -> int:
+        """How many files and batches it names."""
+        return len(self.seen) + sum(map(Producers.batches_of, self.producers.values()))
 
 
 def summarised(
@@ -63,7 +69,7 @@ def summarised(
     fact = {
         "file": files.write(seal(_KIND, _VERSION, body)),
         "upto": manifest.ingest,
-        "names": sum(len(summary.seen) + summary.producers.numbers for summary in streams.values()),
+        "names": sum(summary.names for summary in streams.values()),
     }
     return replace(manifest, facts={**manifest.facts, SUMMARISED: fact})
 
@@ -78,7 +84,7 @@ def load(home: Home, manifest: Manifest) -> tuple[int, dict[str, StreamSummary]]
     for name, summary in body.items():
         if summary["born"] == home.born(name) and home.catalog.stream(name) is not None:
             rate = None if summary["rate"] is None else (summary["rate"][0], summary["rate"][1])
-            producers = Producers.from_json(summary.get("producers", {}))
+            producers = summary.get("producers", {})
             seen = {uri: KnownFile.from_json(file) for uri, file in summary["seen"].items()}
             summaries[name] = StreamSummary(summary["born"], seen, summary["batch"], rate, producers)
     return fact["upto"], summaries
