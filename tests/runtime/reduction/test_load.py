@@ -17,8 +17,12 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.reductions import Reduction
 from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.statement import CreateReducer, CreateStream
+from headrace.runtime.backfill.archive_entries import Piece
 from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.home.home import Home
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.reduction import vacuum
+from headrace.runtime.reduction.segment_writer import bytes_of
 from headrace.runtime.reduction.segments import segments_of
 from tests.runtime.backfill.test_vacuum import HOUR_ROWS, ages, asked, fill, hour, opened
 from tests.runtime.backfill.test_vacuum_levels import check_segments
@@ -44,6 +48,25 @@ def test_an_archive_below_its_limit_is_whole(tmp_path: Path) -> None:
         hub.register("SELECT COUNT(*) AS n FROM s [RANGE TUMBLING 1 HOUR]", "late")
         hub.catch_up()
         assert hub.query("late").history()["n"].to_pylist() == [HOUR_ROWS] * 4
+
+
+def test_a_look_at_an_archive_opens_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened_files: list[Piece] = []
+
+    def counted(home: Home, piece: Piece) -> int:
+        opened_files.append(piece)
+        return bytes_of(home, piece)
+
+    monkeypatch.setattr(vacuum, "bytes_of", counted)
+    with opened(tmp_path / "home", "blocks '8', reduce 'load(1 GB)'") as hub:
+        hub.loop.engine.vacuuming.every = 1
+        fill(hub, 0, 5)
+        hub.catch_up()
+        looked = len(opened_files)
+        assert looked == len(set(opened_files)) > 2
+        fill(hub, 5, 7)
+        hub.catch_up()
+        assert len(opened_files) - looked <= 3
 
 
 def test_an_archive_above_its_limit_is_halved_evenly_until_it_fits(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ age, load and state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -63,6 +63,20 @@ class FreeSpace:
         return FreeSpace(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
 
+@dataclass(slots=True)
+class RunSizes:
+    """The bytes of runs, each of which is opened once: by stream and reducer those of the last look, as files never change."""
+
+    of_last_look: dict[tuple[str, str], dict[Piece, int]] = field(default_factory=dict)
+
+    def total(self, home: Home, stream: str, reducer: str, pieces: Iterable[Piece]) -> int:
+        """The bytes of all runs of a stream's archive or of a copy."""
+        known = self.of_last_look.get((stream, reducer), {})
+        sizes = {piece: known[piece] if piece in known else bytes_of(home, piece) for piece in pieces}
+        self.of_last_look[stream, reducer] = sizes
+        return sum(sizes.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Vacuum:
     """The vacuum of a home as of a manifest. Unless `at_once`, a copy takes entries when they are many."""
@@ -71,6 +85,7 @@ class Vacuum:
     manifest: Manifest
     readers: Readers
     at_once: bool = True
+    sizes: RunSizes = field(default_factory=RunSizes)
 
     def next(self, streams: Sequence[StreamDefinition]) -> Vacuumed | None:
         """Write the next segment that is due, durably; None where none is."""
@@ -289,7 +304,7 @@ class _Target:
         if not self.reducer:
             entries = self.archive.iterate(self.home.store.read, self.archive.start)
             pieces += [piece for _, value in entries for piece in ArchiveEntry.from_json(value).pieces]
-        return sum(bytes_of(self.home, piece) for piece in pieces)
+        return self.vacuum.sizes.total(self.home, self.stream.name, self.reducer, pieces)
 
     def free(self) -> FreeSpace:
         """The space that rows still use although their age has reduced them."""

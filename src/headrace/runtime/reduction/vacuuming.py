@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.dataclass import dataclass
@@ -12,6 +13,9 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.reduction.segments import Readers, Vacuumed, with_copies, with_vacuumed
 from headrace.store.logs.manifest import Manifest
 from headrace.time import FOREVER
+
+if TYPE_CHECKING:
+    from headrace.runtime.reduction.vacuum import RunSizes
 
 
 @dataclass(slots=True)
@@ -23,6 +27,8 @@ class Vacuuming:
     """Epochs after which it looks for what is due."""
     writing: BackgroundWrite[Vacuumed] = field(default_factory=lambda: BackgroundWrite("headrace-vacuum"))
     """The next manifest takes in what it has written."""
+    _sizes: RunSizes | None = None
+    """What one look has found for the next."""
 
     def settled(self, planned: Manifest, streams: Sequence[StreamDefinition], readers: Readers) -> Manifest:
         """An epoch's manifest with a copy for each reducer, and what was written, once every reader has read what it replaces."""
@@ -46,9 +52,10 @@ class Vacuuming:
         reducing = [stream for stream in streams if stream.reduce or stream.reducers]
         if not reducing:
             return
-        from headrace.runtime.reduction.vacuum import Vacuum  # noqa: PLC0415 - where an archive is reduced
+        from headrace.runtime.reduction.vacuum import RunSizes, Vacuum  # noqa: PLC0415 - where an archive is reduced
 
-        vacuum = Vacuum(self.home, manifest, readers, at_once=False)
+        self._sizes = self._sizes or RunSizes()
+        vacuum = Vacuum(self.home, manifest, readers, at_once=False, sizes=self._sizes)
         self.writing.start(lambda: vacuum.next(reducing), in_thread=in_thread)
 
     def due(
