@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
+from typing import Final, TypeAlias, get_args
 from typing import Literal as Choice
 
 from headrace.algebra.windows.user_code import Code
@@ -228,6 +229,14 @@ class JoinTree:
     instead: int = 0
 
 
+QueryState: TypeAlias = Choice["live", "paused", "failed"]
+QUERY_STATES: Final[tuple[QueryState, ...]] = get_args(QueryState)
+
+QueryPhase: TypeAlias = Choice["registered", "backfilling", "emitting", "live", "paused", "failed"]
+"""The state of a query with how far it is, as SHOW has it; see `headrace.runtime.backfill.completeness`."""
+QUERY_PHASES: Final[tuple[QueryPhase, ...]] = get_args(QueryPhase)
+
+
 @dataclass(frozen=True, slots=True)
 class QueryDefinition:
     """CREATE QUERY: its text is authoritative; it is bound against the catalog at its position in the query log.
@@ -267,6 +276,13 @@ class QueryDefinition:
     spill: Duration | None = 0
     join_trees: tuple[JoinTree, ...] = ()
     """The trees of its joins that were in force, the newest last, and after them one that grows; empty: always that of its registration."""
+
+    @property
+    def state(self) -> QueryState:
+        """Whether it gets rows; one that failed does not until it is resumed or altered."""
+        if self.failure is not None:
+            return "failed"
+        return "paused" if self.paused else "live"
 
     @property
     def join_tree(self) -> JoinTree | None:

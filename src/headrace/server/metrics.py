@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.catalog.definitions import QUERY_STATES
 from headrace.observation import EpochObservation
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.adaptive.overload_control import overload_report
@@ -98,16 +99,9 @@ class HubMetrics:
         yield from self._streams()
 
     def _queries(self) -> Metric:
-        states = Counter(
-            "failed"
-            if query.definition.failure is not None
-            else "paused"
-            if query.definition.paused
-            else "live"
-            for query in self._hub.catalog.queries.values()
-        )
+        states = Counter(query.definition.state for query in self._hub.catalog.queries.values())
         family = GaugeMetricFamily("headrace_queries", "Standing queries.", labels=["state"])
-        for state in ("live", "paused", "failed"):
+        for state in QUERY_STATES:
             family.add_metric([state], states[state])
         return family
 

@@ -114,10 +114,11 @@ def test_windows_over_half_a_century_hold_up_nobody(tmp_path: Path) -> None:
             assert set(table["n"].to_pylist()[1:]) == ({0} if name == "bad" else {1})
         assert states(hub)["bad"] == "emitting"
         assert states(hub)["some"] == "live"
+        assert set(states(hub, "WHERE state = 'emitting'")) == {"bad", "ever", "long"}
 
 
-def states(hub: Hub) -> dict[str, str]:
-    table = hub.execute("SHOW QUERIES")[0].table
+def states(hub: Hub, condition: str = "") -> dict[str, str]:
+    table = hub.execute(f"SHOW QUERIES {condition}")[0].table
     assert table is not None
     return dict(zip(table["name"].to_pylist(), table["state"].to_pylist(), strict=True))
 

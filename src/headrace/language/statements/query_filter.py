@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 from typing import Literal as Choice
 
+from headrace.catalog.definitions import QUERY_PHASES
 from headrace.dataclass import dataclass
 from headrace.errors import did_you_mean
 from headrace.language.syntax.cursor import Cursor
@@ -19,7 +20,6 @@ from headrace.language.syntax.cursor import Cursor
 Property = Choice["name", "owner", "tag", "state"]
 
 _PROPERTIES: Final[dict[str, Property]] = {"NAME": "name", "OWNER": "owner", "TAG": "tag", "STATE": "state"}
-_STATES: Final = ("registered", "backfilling", "live", "paused", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,6 @@ def _condition(cursor: Cursor) -> Condition:
         raise cursor.expected(f"=, <>, LIKE or NOT LIKE after {about}")
     at = cursor.token.span
     value = cursor.string(f"{'a pattern' if like else f'the {about}'} in quotes")
-    if about == "state" and not like and value.lower() not in _STATES:
-        raise cursor.error(f"no query is ever '{value}'", at, did_you_mean(value, _STATES))
+    if about == "state" and not like and value.lower() not in QUERY_PHASES:
+        raise cursor.error(f"no query is ever '{value}'", at, did_you_mean(value, QUERY_PHASES))
     return Condition(about, value, like, negated)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
-from typing import Literal as Choice
 
 from headrace.catalog.catalog import Catalog, CatalogQuery
+from headrace.catalog.definitions import QueryPhase
 from headrace.dataclass import dataclass
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -24,8 +24,6 @@ from headrace.store.logs.committed import OperatorProgress
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
-State = Choice["registered", "backfilling", "emitting", "live", "paused", "failed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
@@ -36,7 +34,7 @@ class Completeness:
     `BEGINNING`: all answers.
     """
 
-    state: State
+    state: QueryPhase
     percent: int = 100
     complete_since: Instant = BEGINNING
 
@@ -64,7 +62,7 @@ def newest_plan(home: Home, catalog: Catalog) -> EpochPlan:
 def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Completeness:
     """The completeness of a query in a manifest whose plan is `plan`."""
     if query.operator_id not in plan.operators:
-        return Completeness(_at_rest(query), 0) if query.definition.paused else _REGISTERED
+        return Completeness(query.definition.state, 0) if query.definition.paused else _REGISTERED
     chain = list(_chain(plan, manifest, query.operator_id))
     since = max(progress.complete_since for _, progress in chain)
     percent = min(
@@ -73,15 +71,11 @@ def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Co
         if derived_streams.owner_of(operator) == query.operator_id
     )
     if query.definition.paused:
-        return Completeness(_at_rest(query), percent, since)
+        return Completeness(query.definition.state, percent, since)
     if percent < 100:
         return Completeness("backfilling", percent, since)
     backlog = emission_backlog((operator for operator, _ in chain), plan, manifest)
     return Completeness("emitting" if backlog else "live", percent, since)
-
-
-def _at_rest(query: CatalogQuery) -> State:
-    return "paused" if query.definition.failure is None else "failed"
 
 
 def _chain(plan: EpochPlan, manifest: Manifest, operator: str) -> Iterator[tuple[str, OperatorProgress]]:

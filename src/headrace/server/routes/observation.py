@@ -13,9 +13,10 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from headrace.catalog.definitions import QUERY_STATES
 from headrace.server.monitoring.waiting_rows import waiting_rows
 from headrace.server.problems import Refused
-from headrace.server.routes.queries import explained, state_of
+from headrace.server.routes.queries import explained
 from headrace.server.security.permissions import needs_administer, permissions_of
 from headrace.server.security.usage import OwnerUse, Usage
 
@@ -80,7 +81,7 @@ def summary(request: Request) -> dict[str, Any]:
     hub, principal = request.app.state.hub, permissions_of(request).principal
     manifest, waiting = hub.home.latest(), waiting_rows(hub)
     states = Counter(
-        state_of(query) for query in hub.catalog.queries.values() if principal.sees(query.definition)
+        query.definition.state for query in hub.catalog.queries.values() if principal.sees(query.definition)
     )
     streams = {}
     for stream in hub.catalog.streams.values():
@@ -90,7 +91,7 @@ def summary(request: Request) -> dict[str, Any]:
     return {
         "epoch": manifest.epoch,
         "running": hub.loop.is_running,
-        "queries": {state: states[state] for state in ("live", "paused", "failed")},
+        "queries": {state: states[state] for state in QUERY_STATES},
         "streams": streams,
         "sources": hub.source_warnings(),
         "state_bytes": sum(run.bytes for run in manifest.state),

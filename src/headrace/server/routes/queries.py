@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError, model_validator
 
 from headrace.catalog.catalog import CatalogQuery
+from headrace.catalog.definitions import QueryState
 from headrace.errors import UserError
 from headrace.planner.explain.plan_graph import QueryCost
 from headrace.planner.lowering.materialization import Materialize
@@ -30,7 +31,6 @@ from headrace.server.tables import table_response
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[Depends(needs_own_query)])
 _MOST_LISTED = 1000
-State: TypeAlias = Choice["live", "paused", "failed"]
 Sort: TypeAlias = Choice["name", "nanoseconds", "state_rows", "results", "selectivity"]
 _SORTED: Final[Mapping[str, Callable[[QueryCost], float]]] = {
     "nanoseconds": lambda cost: cost.nanoseconds,
@@ -46,7 +46,7 @@ def queries(
     like: str | None = None,
     owner: str | None = None,
     tag: str | None = None,
-    state: Annotated[State | None, Query()] = None,
+    state: Annotated[QueryState | None, Query()] = None,
     sort: Annotated[Sort, Query()] = "name",
     limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 100,
     skip: Annotated[int, Query(ge=0)] = 0,
@@ -95,22 +95,15 @@ def _taken(snapshot: PlanSnapshot | None, query: CatalogQuery) -> dict[str, floa
 
 
 def _matches(
-    query: CatalogQuery, like: str | None, owner: str | None, tag: str | None, state: State | None
+    query: CatalogQuery, like: str | None, owner: str | None, tag: str | None, state: QueryState | None
 ) -> bool:
     definition = query.definition
     return (
         (like is None or like.lower() in definition.name.lower())
         and (owner is None or definition.owner == owner)
         and (tag is None or tag in definition.tags)
-        and (state is None or state == state_of(query))
+        and (state is None or state == definition.state)
     )
-
-
-def state_of(query: CatalogQuery) -> State:
-    """Whether a query gets rows; one that failed does not until it is resumed or altered."""
-    if query.definition.failure is not None:
-        return "failed"
-    return "paused" if query.definition.paused else "live"
 
 
 def _described(query: CatalogQuery) -> dict[str, Any]:

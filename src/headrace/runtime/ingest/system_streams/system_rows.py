@@ -152,11 +152,7 @@ _ROWS: Final[Mapping[str, Callable[[Measured], list[Row]]]] = {
 
 
 def _state(query: CatalogQuery | None) -> str:
-    if query is None:
-        return "dropped"
-    if query.definition.failure is not None:
-        return "failed"
-    return "paused" if query.definition.paused else "live"
+    return "dropped" if query is None else query.definition.state
 
 
 def as_table(stream: StreamDefinition, rows: Sequence[Row]) -> pa.Table:
