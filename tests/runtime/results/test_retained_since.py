@@ -57,9 +57,17 @@ def test_the_entries_of_an_epoch_expire_together(tmp_path: Path, window: str) ->
         assert require_whole(hub, range(42)) > 10
 
 
-def test_a_relation_is_refused_before_the_last_change_in_its_sum(tmp_path: Path) -> None:
-    """After ALTER its older changes stay, in another class, while later ones expire."""
-    text = "SELECT k, COUNT(*) AS n FROM s GROUP BY k"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, COUNT(*) AS n FROM s GROUP BY k",
+        "SELECT k, COUNT(*) AS n FROM s [RANGE TUMBLING 2 SECONDS] GROUP BY k",
+    ],
+)
+def test_results_that_stay_in_another_class_are_not_those_of_a_later_instant(
+    tmp_path: Path, text: str
+) -> None:
+    """After ALTER a query's older results stay, while later ones expire."""
     rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})
     with rig.hub(1, {}) as hub:
         hub.execute(f"CREATE QUERY less AS {text}; CREATE QUERY all_of_it AS {text}")

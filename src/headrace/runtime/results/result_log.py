@@ -9,7 +9,7 @@ one file.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ from headrace.schema import STAMP
 from headrace.store.files.container import PASSING
 from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
-from headrace.store.maintenance.retention_classes import expired_of, is_expired
+from headrace.store.maintenance.retention_classes import class_of, expired_of, is_expired
 from headrace.time import BEGINNING, FOREVER, Instant
 
 SUMS: Final = "sums"
@@ -307,16 +307,36 @@ def sum_of_expired(home: Home, manifest: Manifest, operator: str) -> pa.Table | 
 def retained_since(home: Home, manifest: Manifest, operator: str) -> Instant:
     """The instant from which on an operator's results are retained; `BEGINNING` if none have expired, `FOREVER` if all have.
 
-    Of a relation not before the last change that is in the sum of those that have expired.
+    Of a relation not before the last change that is in the sum of those that have expired. After ALTER … SET (retain) older results,
+    which are in another class, may be retained longer than later ones: they do not count.
     """
     if not missed_since(home, manifest, operator, 0):
         return BEGINNING
-    facts_of_each = (
-        entry_of(entry, home.store).get(operator) for _, entry in retained_entries(home, manifest)
+    expired, retained, has_expired = (
+        expired_of(manifest, "results"),
+        FOREVER,
+        _has_expired(home, manifest, operator),
     )
-    retained = min((facts[1] for facts in facts_of_each if facts is not None), default=FOREVER)
+    for index, entry in home.list_of(manifest, "results").iterate(home.store.read, 0):
+        if is_expired(expired, index, entry):
+            retained = FOREVER if has_expired(entry) else retained
+        elif (facts := entry_of(entry, home.store).get(operator)) is not None:
+            retained = min(retained, facts[1])
     _, _, last = (*manifest.facts.get(SUMS, {}).get(operator, ("", 0)), BEGINNING)[:3]
     return max(int(retained), int(last))
+
+
+def _has_expired(home: Home, manifest: Manifest, operator: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether an expired entry had results of an operator; where that is not known any more, whether it is of its class."""
+    retention = load_plan(home.store, manifest.plan).retention_of(operator) if manifest.plan else None
+
+    def has(entry: Mapping[str, Any]) -> bool:
+        try:
+            return operator in entry_of(entry, home.store)
+        except MissingFile:
+            return class_of(entry) == str(retention)
+
+    return has
 
 
 def consolidated(changes: pa.Table, outputs: Sequence[str], *, signed: bool = False) -> pa.Table:
