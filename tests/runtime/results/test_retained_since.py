@@ -90,15 +90,20 @@ def test_the_first_query_over_results_is_complete_since_they_are_retained(tmp_pa
         for epoch in range(33):
             rig.drop([row("a", 3 * epoch + at) for at in range(3)])
             hub.catch_up()
-        for name in ("less", "all_of_it"):
+        for name, source in (
+            ("less", "less"),
+            ("all_of_it", "all_of_it"),
+            ("both", "all_of_it UNION ALL less"),
+        ):
             hub.execute(
-                f"CREATE QUERY over_{name} AS SELECT SUM(n) AS t FROM {name} [RANGE 40 SECONDS SLIDE 10 SECONDS]"
+                f"CREATE QUERY over_{name} AS SELECT SUM(n) AS t FROM {source} [RANGE 40 SECONDS SLIDE 10 SECONDS]"
             )
         hub.catch_up()
         retained = hub.query("less").history()
         since = hub.query("over_less").completeness().complete_since
         first = 98 * SECOND - (retained.num_rows - 1) * 2 * SECOND
         assert (since, hub.query("over_all_of_it").completeness().complete_since) == (first - 1, BEGINNING)
+        assert hub.query("over_both").completeness().complete_since == since
         assert b"complete_since" in hub.query("over_less").invoke().schema.metadata
         assert hub.query("over_all_of_it").invoke().to_pylist() == [{"t": 40}]
 

@@ -85,13 +85,11 @@ class BackfillPlanner:
     ) -> OperatorProgress:
         name, stream = operator.stream, plan.streams[operator.stream]
         if stream.using == union_streams.USING:
-            return self._initial_progress_of_union(manifest, plan, operator, stream)
+            return self._initial_progress_of_union(manifest, plan, operator, stream, retained_since)
         query = self.home.catalog.require_query(operator.query).definition
         archive, committed = self.home.list_of(manifest, f"archive:{name}"), manifest.stream(name)
         from_now = query.from_now and not query.continues
-        from_archive = initial_progress(stream, archive, committed, from_now=from_now)
-        if stream.using == derived_streams.USING and from_archive.complete_since == BEGINNING:
-            from_archive = replace(from_archive, complete_since=retained_since(name))
+        from_archive = self._from_archive(manifest, stream, retained_since, from_now=from_now)
         if materializes_none(operator):  # its answers read the archive themselves
             return replace(
                 from_archive, emitted_to=progress_of(committed).punctuation, replayed=archive.length
@@ -117,6 +115,24 @@ class BackfillPlanner:
                 backfilled_from=f"the panes of {backfill.source_operator.query}",
             )
         return self._without_panes(from_archive, archive, stream, new_operator, emitted_to)
+
+    def _from_archive(
+        self,
+        manifest: Manifest,
+        stream: StreamDefinition,
+        retained_since: Callable[[str], Instant],
+        *,
+        from_now: bool = False,
+    ) -> OperatorProgress:
+        """The start of a stream's archive, or FROM NOW its end, with since when that has every row."""
+        archive, committed = (
+            self.home.list_of(manifest, f"archive:{stream.name}"),
+            manifest.stream(stream.name),
+        )
+        progress = initial_progress(stream, archive, committed, from_now=from_now)
+        if stream.using == derived_streams.USING and progress.complete_since == BEGINNING:
+            return replace(progress, complete_since=retained_since(stream.name))
+        return progress
 
     def _retained_since(self, manifest: Manifest, results: StreamDefinition) -> Instant:
         """The event time from which on a stream of results has every row: a first reader reads those that are retained."""
@@ -163,7 +179,12 @@ class BackfillPlanner:
         return replace(progress, backfilled_from=f"{source}, since {panes} could not be taken over: {reason}")
 
     def _initial_progress_of_union(
-        self, manifest: Manifest, plan: EpochPlan, operator: Operator, stream: StreamDefinition
+        self,
+        manifest: Manifest,
+        plan: EpochPlan,
+        operator: Operator,
+        stream: StreamDefinition,
+        retained_since: Callable[[str], Instant],
     ) -> OperatorProgress:
         """The start of the archives of all its inputs, or FROM NOW (or where one has no archive) their end."""
         shared = is_shared_join(
@@ -175,12 +196,7 @@ class BackfillPlanner:
             length = archives.length(stream.name)
             return OperatorProgress(progress.punctuation, length, length, complete_since=beyond(progress))
         inputs = [
-            initial_progress(
-                plan.streams[union_input.stream],
-                self.home.list_of(manifest, f"archive:{union_input.stream}"),
-                manifest.stream(union_input.stream),
-                from_now=False,
-            )
+            self._from_archive(manifest, plan.streams[union_input.stream], retained_since)
             for union_input in union_streams.inputs_of(stream)
         ]
         return OperatorProgress(complete_since=max(progress.complete_since for progress in inputs))
