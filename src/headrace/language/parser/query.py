@@ -23,6 +23,11 @@ from headrace.language.syntax.cursor import Cursor
 
 TOGETHER: Final = "together"
 """The alias of the rows of several SELECTs; queries need not write it."""
+_EMITS_OF_OTHERS: Final = {
+    "CHANGES": "Leave EMIT CHANGES out: a query over a relation emits its changes, and each window what it holds at its end.",
+    "FINAL": "Leave EMIT FINAL out: a window emits when it ends.",
+}
+"""Words that follow EMIT in other dialects, and what is written here."""
 _OPERATORS: Final = ("UNION", "EXCEPT", "MINUS", "INTERSECT")
 
 
@@ -161,7 +166,8 @@ def _trailers(cursor: Cursor, query: Select, start: Span) -> Select:
                 "Put it into the parentheses of its SELECT: (SELECT … EMIT EMPTY) UNION ALL SELECT ….",
             )
         if cursor.accept("EMIT"):
-            cursor.expect("EMPTY", purpose=" after EMIT")
+            if not cursor.accept("EMPTY"):
+                raise cursor.expected("EMPTY after EMIT", _EMITS_OF_OTHERS.get(cursor.token.upper))
             query = replace(query, emit_empty=cursor.since(at))
         elif cursor.accept("WITH"):
             query = _with(cursor, query, at)

@@ -62,6 +62,12 @@ def core(cursor: Cursor) -> Select:
     emit, items = _select_list(cursor)
     cursor.expect("FROM", purpose=" and a stream")
     source, after, joins = _sources(cursor)
+    if cursor.before.upper == "WINDOW" and cursor.at_any("TUMBLING", "HOPPING", "SESSION"):
+        raise cursor.error(
+            "WINDOW is no clause here",
+            cursor.before.span,
+            "A window follows its stream: FROM s [RANGE TUMBLING 1 MINUTE].",
+        )
     clauses: dict[str, Any] = {"distinct": distinct, "emit": emit, "joins": joins}
     if cursor.accept("WHERE"):
         clauses["where"] = expression(cursor)
@@ -100,6 +106,12 @@ def limit(cursor: Cursor) -> dict[str, Any]:
 def _select_list(
     cursor: Cursor,
 ) -> tuple[Choice["istream", "dstream", "rstream"] | None, tuple[Item | AllColumns, ...]]:
+    if cursor.at_any("TOP") and cursor.ahead().kind == "number":
+        raise cursor.error(
+            "TOP is not available",
+            cursor.token.span,
+            "ORDER BY … LIMIT keeps the first rows of each window, and is written at the end.",
+        )
     emit = EMITS.get(cursor.token.upper)
     if emit is None or cursor.ahead().text != "(":
         return None, _items(cursor)

@@ -60,6 +60,14 @@ from headrace.language.syntax.ast import Expr, Select
 from headrace.language.syntax.cursor import Cursor
 from headrace.language.syntax.lexer import statement_tokens
 
+_VIEW: Final = "CREATE QUERY name AS SELECT … stores a result and updates it as rows come."
+_CREATED_BY_OTHERS: Final = {
+    "TABLE": "CREATE STREAM has rows that come, CREATE RELATION those that a query looks up.",
+    "VIEW": _VIEW,
+    "MATERIALIZED": _VIEW,
+}
+"""What other dialects create, and what is written here."""
+
 
 def parse_script(text: str, zone: str = "UTC") -> tuple[Statement, ...]:
     """The statements of a script, each ended by `;` (optional after the last one).
@@ -103,7 +111,9 @@ def _statement(cursor: Cursor) -> Statement:
 def _create(cursor: Cursor) -> Statement:
     replacing = cursor.accept("OR", "REPLACE")
     if not cursor.at_any("STREAM", "RELATION", "QUERY", "REDUCER"):
-        raise cursor.expected("STREAM, RELATION, QUERY or REDUCER after CREATE")
+        raise cursor.expected(
+            "STREAM, RELATION, QUERY or REDUCER after CREATE", _CREATED_BY_OTHERS.get(cursor.token.upper)
+        )
     kind = cursor.advance().upper
     _no_condition(cursor)
     if kind == "REDUCER":

@@ -23,6 +23,15 @@ from headrace.language.syntax.ast import Name
 from headrace.language.syntax.refusals import fail
 from headrace.schema import BIGINT, OURS, STRING, TIMESTAMP, Field, Schema, Type
 
+_WORDS_OF_OTHERS: Final = {
+    "STREAM": "Leave STREAM out: a query emits results for as long as rows come.",
+    **{
+        word: f"Write {word}(SELECT …), or {word}(k, v) as the whole list."
+        for word in ("ISTREAM", "DSTREAM", "RSTREAM")
+    },
+}
+"""Words that follow SELECT in other dialects, and what is written here."""
+
 WINDOW_COLUMNS: Final[dict[str, Type]] = {
     "window_start": TIMESTAMP,
     "window_end": TIMESTAMP,
@@ -203,7 +212,8 @@ class Scope:
         columns = (column for source in sources for column in source.scan.table.names)
         suggestions = dict.fromkeys(column for column in columns if not column.startswith(OURS))
         where = "" if within is None else f" in '{within.alias}'"
-        raise NotInScope(f"there is no column '{plain}'{where}", name, did_you_mean(plain, suggestions))
+        remedy = _WORDS_OF_OTHERS.get(plain.upper()) or did_you_mean(plain, suggestions)
+        raise NotInScope(f"there is no column '{plain}'{where}", name, remedy)
 
     def _fail(self, message: str, name: Name, remedy: str) -> NoReturn:
         fail(message, name.span, remedy)

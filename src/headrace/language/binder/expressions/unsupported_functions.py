@@ -1,10 +1,10 @@
-"""Functions of Spark that are refused, each with its reason."""
+"""Functions of Spark that are refused, each with its reason, and those of Flink with what is written in their place."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from headrace.errors import UnsupportedQuery
+from headrace.errors import UnsupportedQuery, UserError
 
 _AGGREGATE_LIST: Final = """
 any_value percentile_approx collect_list collect_set array_agg max_by min_by sum_distinct bit_and
@@ -25,6 +25,23 @@ _AVAILABLE: Final = (
     "COVAR_POP, COVAR_SAMP, SLOPE, INTERCEPT, R2, EWMA and ZSCORE, and APPROX_COUNT, APPROX_SUM, "
     "APPROX_DISTINCT, APPROX_PERCENTILE and APPROX_TOP_K."
 )
+
+
+_WINDOW_LIST: Final = """
+tumble hop cumulate session tumble_start tumble_end tumble_rowtime hop_start hop_end hop_rowtime session_start session_end
+session_rowtime
+"""
+_WINDOWS: Final = frozenset(_WINDOW_LIST.split())
+
+
+def of_flink(name: str) -> None:
+    """Raises `UserError` with what is written here for a function of Flink that groups by windows."""
+    if name.lower() in _WINDOWS:
+        raise UserError(
+            f"there is no function '{name}'",
+            remedy="Write GROUP BY window(at, '1 minute') or session_window(at, '5 minutes'), or FROM s [RANGE TUMBLING 1 MINUTE], "
+            "and select window_start and window_end.",
+        )
 
 
 def refusal(name: str) -> None:
