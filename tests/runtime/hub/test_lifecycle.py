@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from pathlib import Path
 
 from headrace.runtime.hub.hub import Hub
@@ -70,3 +71,18 @@ def test_a_name_that_is_used_again_is_another_query_and_state_goes_with_the_old_
         line = hub.status()["last_epoch"]
         assert len(set(ids)) == 3
         assert (line["operators"], line["state_bytes"]) == ({}, 0)
+
+
+def test_a_home_that_is_made_again_in_a_folder_has_no_answer_of_the_one_before(tmp_path: Path) -> None:
+    """As in a notebook that deletes its home and runs again: the epochs, queries and streams have the same numbers and names."""
+    for count in (5, 3, 4):
+        shutil.rmtree(tmp_path / "home", ignore_errors=True)
+        with open_hub(tmp_path / "home", local=True) as hub:
+            hub.execute("CREATE STREAM s (v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+            hub.register("SELECT COUNT(*) AS n, SUM(v) AS total FROM s", "stored")
+            between = " BEGIN NOW - INTERVAL 1 HOUR END NOW"
+            hub.register(f"SELECT v FROM s{between}", "asked", materialize="none")
+            hub.push("s", [{"v": count, "at": dt.datetime(2024, 1, 1, tzinfo=dt.UTC)}] * count)
+            hub.catch_up()
+            assert hub.query("stored").invoke().to_pylist() == [{"n": count, "total": count * count}]
+            assert hub.query("asked").invoke().to_pylist() == [{"v": count}] * count

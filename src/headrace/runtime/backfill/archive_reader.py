@@ -146,6 +146,8 @@ class ArchiveList:
     """The archive list of one stream as read by this process: index i is entry `first + i`."""
 
     first: int
+    opening: object
+    """Of the home that it was read from."""
     entries: list[ArchiveEntry] = field(default_factory=list)
     before: list[Instant] = field(default_factory=list)
     max_event_times: list[Instant] = field(default_factory=list)
@@ -185,6 +187,7 @@ class ArchiveList:
         dropped = first - self.first
         return ArchiveList(
             first,
+            self.opening,
             self.entries[dropped:],
             self.before[dropped:],
             self.max_event_times[dropped:],
@@ -227,14 +230,14 @@ def archive_list_of(home: Home, manifest: Manifest, stream: str) -> ArchiveList:
     key = str(home.store.root), stream, home.born(stream)
     with _lock:
         archive = _lists.get(key)
-        if archive is None:
-            archive = _lists[key] = ArchiveList(listed.start)
+        if archive is None or archive.opening is not home.opening:
+            archive = _lists[key] = ArchiveList(listed.start, home.opening)
         _lists.move_to_end(key)
         while len(_lists) > _MOST_LISTS:
             _lists.popitem(last=False)
         end = archive.first + len(archive.entries)
         if listed.length > end and listed.start > end:  # the entries between have expired unread
-            archive = _lists[key] = ArchiveList(listed.start)
+            archive = _lists[key] = ArchiveList(listed.start, home.opening)
         if listed.length > archive.listed.length or (
             listed.length == archive.listed.length and listed.levels != archive.listed.levels
         ):

@@ -40,6 +40,8 @@ class Home:
     catalog: Catalog = field(default_factory=Catalog)
     incarnation: int = 0
     """Incarnation of the driver that writes through this object; 0 for a reader."""
+    opening: object = field(default_factory=object)
+    """This opening of the home: a cache of the process may have values of another home, which was in the same folder before."""
     in_doubt: bool = False
     """Whether the query log may have entries that are not in the catalog or plan: an append was interrupted, or has failed."""
     _born: dict[str, tuple[int, int]] = field(default_factory=dict)

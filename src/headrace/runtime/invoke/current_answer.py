@@ -52,11 +52,11 @@ def displayed_answer(home: Home, operator: Operator, query: Query) -> pa.Table:
         return _shown(answer_at_newest_epoch(home, operator, query), operator, query)
     key, epoch = (str(home.store.root), operator.id), home.latest().epoch
     cached = _answers.get(key)
-    if cached is not None and cached.operator is operator and cached.epoch == epoch:
+    if cached is not None and cached.is_of(home, operator, epoch):
         return cached.table
     table = _shown(answer_at_newest_epoch(home, operator, query), operator, query)
     if home.latest().epoch == epoch:
-        _answers.put(key, _Cached(operator, epoch, table))
+        _answers.put(key, _Cached(home.opening, operator, epoch, table))
     return table
 
 
@@ -64,9 +64,14 @@ def displayed_answer(home: Home, operator: Operator, query: Query) -> pa.Table:
 class _Cached:
     """An answer of a relation, which is immutable, as of an epoch."""
 
+    opening: object
     operator: Operator
     epoch: int
     table: pa.Table
+
+    def is_of(self, home: Home, operator: Operator, epoch: int) -> bool:
+        """Whether it is the operator's answer in the home as of the epoch."""
+        return self.opening is home.opening and self.operator is operator and self.epoch == epoch
 
     @property
     def size(self) -> int:
