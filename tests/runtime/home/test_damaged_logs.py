@@ -6,13 +6,14 @@ Until appends had ids, a driver that got "already published" for its own append 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.errors import UserError
+from headrace.errors import CorruptStore, UserError
 from headrace.runtime.home import home as home_module
 from headrace.runtime.home.home import Home
 from headrace.runtime.hub.check import check
@@ -143,3 +144,29 @@ def test_check_opens_every_plan(tmp_path: Path) -> None:
     assert any(
         line.startswith(f"FAULT plans/{plan.name}: the plan cannot be read") for line in faults(rig.home)
     )
+
+
+@pytest.mark.parametrize(
+    "lost", ["querylog/*2.json", "querylog/*", "ingest/*1.json", "ingest/*", "manifests/*"]
+)
+def test_a_home_without_the_end_of_a_log_or_its_manifests_is_not_opened(lost: str, tmp_path: Path) -> None:
+    """Its queries would be dropped, with their state, and rows that are pushed then be taken for read."""
+    rig, saved = Rig(tmp_path), tmp_path / "saved"
+    with rig.hub(2, TWO) as hub:
+        hub.execute(f"CREATE QUERY c AS {QUERIES['now']}")
+        for rows in FILES:
+            rig.drop(rows)
+            hub.catch_up()
+        answered = answers(hub)
+    shutil.copytree(rig.home, saved)
+    for file in rig.home.glob(lost):
+        file.unlink()
+    there = sorted(file for file in rig.home.rglob("*") if file.is_file())
+    folder = lost.partition("/")[0]
+    with pytest.raises(CorruptStore, match=f"lacks files: {folder}/"), rig.hub(2):
+        pass
+    assert sorted(file for file in rig.home.rglob("*") if file.is_file()) == there
+    assert any(fault.startswith(f"FAULT {folder}/") for fault in faults(rig.home))
+    shutil.copytree(saved / folder, rig.home / folder, dirs_exist_ok=True)
+    with rig.hub(2) as hub:
+        assert answers(hub) == answered

@@ -127,8 +127,7 @@ class Engine:
         Raises `AlreadyPublished` when another driver has taken over from this one.
         """
         with self._log_lock, self.intake.lock:  # pushes wait, and then write as the new incarnation
-            self.manifest = self.published = self.home.manifests.takeover(self.home.incarnation or None)
-            self.home.taken_over(self.manifest.incarnation)
+            self.manifest = self.published = self.home.take_over()
             self.intake.resume(self.manifest)
             self._planned = self._logged_to = -1
         self._saved = NO_PLAN

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 
 from headrace.catalog.catalog import Catalog, is_of_query
 from headrace.dataclass import dataclass
-from headrace.errors import AlreadyPublished, StoreError, outcome_unless_known
+from headrace.errors import AlreadyPublished, CorruptStore, StoreError, outcome_unless_known
 from headrace.store.files.disk import Disk
 from headrace.store.files.filesystem import LocalStore, MissingFile
-from headrace.store.logs.manifest import Manifest, ManifestLog
+from headrace.store.logs.manifest import MANIFESTS, SUMMARISED, Manifest, ManifestLog
 from headrace.store.logs.radix_list import RadixList
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.home_format import require_format
@@ -63,13 +63,47 @@ class Home:
         home.refresh()
         return home
 
-    def taken_over(self, incarnation: int) -> None:
-        """Write as that incarnation. Appends to the logs continue after the current end, so those of an earlier driver fail."""
-        self.incarnation = incarnation
+    def take_over(self) -> Manifest:
+        """Become the writer as a new incarnation. Appends to the logs continue after the current end, so those of an earlier driver fail.
+
+        Raises `CorruptStore` where files of manifests or logs are missing, and leaves the home as it is.
+        """
+        self._require_logs()
+        manifest = self.manifests.takeover(self.incarnation or None)
+        self.incarnation = manifest.incarnation
         self.ingest_log = RecordLog(self.store, INGEST_LOG)
         # The last record may be of a driver that died before it was durable; from now on it counts.
         self.ingest_log.settle()
         self.find_out()
+        return manifest
+
+    def _require_logs(self) -> None:
+        """Raise `CorruptStore` where the logs lack what the latest manifest needs: queries would be dropped, and rows lost or read twice."""
+        while True:
+            manifest = self.manifests.latest()
+            lost = self._lost_before(manifest or Manifest(epoch=0, incarnation=0), is_new=manifest is None)
+            if lost is None:
+                return
+            if (
+                self.manifests.latest() is manifest
+            ):  # else another driver has dropped what a newer one does not need
+                raise CorruptStore(
+                    f"the home {self.store.root} lacks files: {lost}\n"
+                    "  Put them back, or a copy of the whole home. Nothing in it was changed."
+                )
+
+    def _lost_before(self, manifest: Manifest, *, is_new: bool) -> str | None:
+        """What is missing of the logs and manifests; None where nothing is."""
+        summarised = manifest.facts.get(SUMMARISED, {"upto": 0})["upto"]
+        applied = {QUERY_LOG: (0, manifest.querylog), INGEST_LOG: (summarised, manifest.ingest)}
+        for name, (first, end) in applied.items():
+            log = RecordLog(self.store, name)
+            start, length = log.start, log.length
+            if is_new and length:
+                return f"{MANIFESTS}/ has none, and {name}/ has {length} records"
+            if start > first or length < end:
+                return f"{name}/ has the records from {start} to {length}, those from {first} to {end} are needed"
+        return None
 
     def find_out(self) -> None:
         """Read the query log again and make it durable, after an append whose outcome is not known."""

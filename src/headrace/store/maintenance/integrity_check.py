@@ -140,6 +140,8 @@ def _logs(store: Store, latest: Manifest | None) -> Iterator[Finding]:
         if length < needed:
             message = f"holds {length} records, the latest manifest has applied {needed}"
             yield Finding("fault", f"{name}/", message)
+        if latest is None and length:
+            yield Finding("fault", f"{MANIFESTS}/", f"there is none, but {length} records in {name}/")
 
 
 def _orphans(store: Store, live: set[str], now: Instant, grace: Duration) -> Iterator[Finding]:
