@@ -152,6 +152,27 @@ def test_results_older_than_a_query_retains_go_and_those_of_others_stay(tmp_path
         assert len(results) <= 5 + 2 * EVERY
 
 
+@pytest.mark.parametrize("openings", [0, 1])
+def test_a_home_that_is_opened_for_one_epoch_at_a_time_drops_and_joins_all_the_same(
+    tmp_path: Path, openings: int
+) -> None:
+    """Openings have numbers too, so the epochs may have the odd ones alone."""
+    with counting(tmp_path / "home", KEPT, WHOLE):
+        pass
+    for _ in range(openings):
+        open_hub(tmp_path / "home", local=True).close()
+    for minute in range(68):
+        with open_hub(tmp_path / "home", local=True) as hub:
+            minutes(hub, range(minute, minute + 1))
+    with open_hub(tmp_path / "home", local=True) as hub:
+        assert 5 <= hub.query("kept").history().num_rows <= 5 + EVERY
+        assert hub.query("whole").history().num_rows == 67
+        assert hub.home.ingest_log.length - hub.home.ingest_log.start <= 64 + EVERY
+        facts = hub.home.latest().facts
+        assert facts["merged results"][0] >= 64 == facts["joined archives"]["s"]
+        assert faults_once_tidy(hub) == []
+
+
 def test_a_retention_is_set_and_taken_away_while_the_query_goes_on(tmp_path: Path) -> None:
     """SET (retain …) counts from the next look on; 'ALL' keeps what is there and all that comes."""
     with counting(tmp_path / "home", WHOLE) as hub:

@@ -165,10 +165,8 @@ class Engine:
                     self.home.in_doubt = False
                     self.intake.news.set()
                     return
-        raise StoreError(
-            f"other writers of the home {self.home.store.root} appended first, {_APPENDS} times",
-            outcome="absent",
-        )
+        others = f"other writers of the home {self.home.store.root} appended first, {_APPENDS} times"
+        raise StoreError(others, outcome="absent")
 
     def log_ahead(self, *entries: Mapping[str, Any]) -> bool:
         """As `log`, but from any thread, during an epoch; False for entries that have to wait for its end: all but new queries.
@@ -255,10 +253,8 @@ class Engine:
         changed = progress.keys() ^ operators.keys() if replanned.changed is None else replanned.changed
         added = sorted(name for name in changed if name in operators and name not in progress)
         dropped = [name for name in changed if name in progress and name not in operators]
-        initial_progress = self.backfill_planner.progress_of_new(
-            self.manifest, self.published, self.plan, added
-        )
-        self.manifest = replace(self.manifest, operators=progress.changed(initial_progress, dropped))
+        initial = self.backfill_planner.progress_of_new(self.manifest, self.published, self.plan, added)
+        self.manifest = replace(self.manifest, operators=progress.changed(initial, dropped))
 
     def _in_files(self) -> SavedPlan:
         """The plan's files, written at first use: registrations between two epochs make one version."""
@@ -435,6 +431,8 @@ class Engine:
         return repairs.epoch(resting | self.unread.keys(), size, self._records())
 
     def _run(self, work: EpochWork) -> EpochObservation:
+        if not self.housekeeping.is_background:  # before it: it may be the only epoch of this process
+            self._write_due(in_thread=False)
         started = stopwatch.perf_counter()
         self._in_files()
         append, self._append = self._append, None
@@ -448,8 +446,8 @@ class Engine:
         planned, seen = self._publish(epoch, executed - started)
         self.intake.consumed(epoch.work.taken)
         self.housekeeping.collect_if_due(self._saved.files)
-        self._vacuum_if_due()
-        self.merging.look(self.manifest, self.plan, in_thread=self.housekeeping.is_background)
+        if self.housekeeping.is_background:
+            self._write_due(in_thread=True)
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
         seen = seen or observe(planned, epoch.work, epoch.receipts, self.plan, {}, self.clock())
         seen = replace(seen, seconds={**seen.seconds, **seconds}, choices=self.rounds.choices)
@@ -458,11 +456,13 @@ class Engine:
             self.log(*entries)
         return seen
 
-    def _vacuum_if_due(self) -> None:
-        reading = commit.archive_readers(self.manifest, self.plan, self.home.store.read)
-        sources, in_thread = index_of(self.plan).sources, self.housekeeping.is_background
-        self.vacuuming.look(self.manifest, sources, reading, in_thread=in_thread)
-        self.archive_files.look(self.manifest, sources, in_thread=in_thread)
+    def _write_due(self, *, in_thread: bool) -> None:
+        """Write what the next manifest takes in: the vacuum's segments, joined and merged files, and samples."""
+        manifest, sources = self.manifest, index_of(self.plan).sources
+        readers = commit.archive_readers(manifest, self.plan, self.home.store.read)
+        self.vacuuming.look(manifest, sources, readers, in_thread=in_thread)
+        self.archive_files.look(manifest, sources, in_thread=in_thread)
+        self.merging.look(manifest, self.plan, in_thread=in_thread)
 
     def vacuum(self) -> None:
         """Reduce the archives by the present age of their rows, and publish it."""

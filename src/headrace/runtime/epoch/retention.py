@@ -26,6 +26,7 @@ from headrace.operators.base.operator import AT
 from headrace.operators.base.query_failures import ROW_FAILURES
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.runtime.home import file_names
+from headrace.runtime.home.background_write import Turns
 from headrace.runtime.home.merged_runs import results_of
 from headrace.runtime.home.run_cache import section_of
 from headrace.runtime.ingest import ingest_summary
@@ -83,6 +84,7 @@ class Retention:
     """By retention class, under this plan and for these holders: with others, an expired entry may be needed."""
     _plan: EpochPlan | None = None
     _holders: frozenset[str] = frozenset()
+    _turns: Turns = field(default_factory=Turns)
 
     def settled(
         self,
@@ -96,7 +98,7 @@ class Retention:
         store, sources = intake.home.store, index_of(plan).sources
         upto = intake.settled(sources, read_ordinals, in_place(planned, sources, store))
         planned = replace(planned, ingest=max(planned.ingest, upto))
-        if planned.epoch % EVERY:
+        if not self._turns.is_due(planned.epoch, EVERY):
             return planned
         holds = self.holds()
         if plan is not self._plan or holds.keys() != self._holders:

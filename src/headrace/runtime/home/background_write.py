@@ -58,6 +58,24 @@ def give_way() -> None:
 
 
 @dataclass(slots=True)
+class Turns:
+    """The epochs of a process in which something is done that is due every few: when a multiple has passed, which may be a number before its first.
+
+    A home's openings have numbers too, so none of the epochs need have a number that is a multiple.
+    """
+
+    _last: int = 0
+
+    def is_due(self, epoch: int, every: int) -> bool:
+        """Whether it is due in an epoch, or after it; then it is not again before the next multiple."""
+        turn = epoch // every
+        if turn <= self._last:
+            return False
+        self._last = turn
+        return True
+
+
+@dataclass(slots=True)
 class BackgroundWrite(Generic[_Written]):
     """The last thing that was written, until it is taken."""
 

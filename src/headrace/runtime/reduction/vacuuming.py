@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.dataclass import dataclass
-from headrace.runtime.home.background_write import BackgroundWrite
+from headrace.runtime.home.background_write import BackgroundWrite, Turns
 from headrace.runtime.home.home import Home
 from headrace.runtime.reduction.segments import Readers, Vacuumed, with_copies, with_vacuumed
 from headrace.store.logs.manifest import Manifest
@@ -29,6 +29,7 @@ class Vacuuming:
     """The next manifest takes in what it has written."""
     _sizes: RunSizes | None = None
     """What one look has found for the next."""
+    _turns: Turns = field(default_factory=Turns)
 
     def settled(self, planned: Manifest, streams: Sequence[StreamDefinition], readers: Readers) -> Manifest:
         """An epoch's manifest with a copy for each reducer, and what was written, once every reader has read what it replaces."""
@@ -47,7 +48,7 @@ class Vacuuming:
         self, manifest: Manifest, streams: Sequence[StreamDefinition], readers: Readers, *, in_thread: bool
     ) -> None:
         """Write what is due after an epoch, in a thread of its own with `in_thread`. Raises the failure of the last time."""
-        if not self.writing.is_free() or manifest.epoch % self.every:
+        if not (self.writing.is_free() and self._turns.is_due(manifest.epoch, self.every)):
             return
         reducing = [stream for stream in streams if stream.reduce or stream.reducers]
         if not reducing:

@@ -48,7 +48,7 @@ class ArchiveFiles:
 
     def look(self, manifest: Manifest, streams: Sequence[StreamDefinition], *, in_thread: bool) -> None:
         """Write what is due after an epoch, in threads with `in_thread`. Raises the failure of the last time."""
-        if self._kinds is None and manifest.epoch % periodic_write.EVERY:
+        if self._kinds is None and manifest.epoch < periodic_write.EVERY:
             return
         for kind in self.kinds:
             kind.look(manifest, streams, in_thread=in_thread)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.runtime.home.background_write import BackgroundWrite
+from headrace.runtime.home.background_write import BackgroundWrite, Turns
 from headrace.runtime.home.home import Home
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles
@@ -32,6 +32,7 @@ class PeriodicWrite(ABC):
     def __init__(self, home: Home) -> None:
         self.home, self.every = home, EVERY
         self._writing: BackgroundWrite[Sequence[Written]] = BackgroundWrite(self.thread)
+        self._turns = Turns()
 
     @abstractmethod
     def due(
@@ -47,7 +48,7 @@ class PeriodicWrite(ABC):
 
     def look(self, manifest: Manifest, streams: Sequence[StreamDefinition], *, in_thread: bool) -> None:
         """Write what is due after an epoch, in a thread of its own with `in_thread`. Raises the failure of the last time."""
-        if manifest.epoch % self.every or not self._writing.is_free():
+        if not (self._writing.is_free() and self._turns.is_due(manifest.epoch, self.every)):
             return
         write = self.due(manifest, streams)
         if write is not None:
