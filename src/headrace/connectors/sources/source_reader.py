@@ -36,7 +36,7 @@ from headrace.connectors.sources import rate_source
 from headrace.connectors.sources.event_time import accepted, event_times, time_columns
 from headrace.connectors.sources.listing import list_new, require_place
 from headrace.connectors.sources.source_file import opened
-from headrace.errors import UserError
+from headrace.errors import CorruptStore, UserError
 from headrace.operators.base.batch import EventTimes
 from headrace.schema import TIMESTAMP, TIMESTAMP_NTZ
 from headrace.time import Instant
@@ -62,7 +62,8 @@ def read(
 
     Of a file that shows between which instants some rows are, their event times may be read later, unless `reads_times` of the two.
     Records of csv and json are checked in all their cells whatever is asked for. A file that cannot be read gives one
-    reject, one of another schema a reject for each of its rows. Raises `SourceChanged` for a file that is not what was listed.
+    reject, one of another schema a reject for each of its rows. Raises `SourceChanged` for a file that is not what was listed, and
+    `CorruptStore` for one with rows that were pushed, or came from Spark, which does not have them: they were acknowledged.
     """
     selected = tuple(definition.schema.names if columns is None else columns)
     needed = tuple(dict.fromkeys((*selected, *time_columns(definition))))
@@ -72,7 +73,11 @@ def read(
         for chunk in _chunks(record, definition, needed, root, put_off):
             yield judged(chunk, record, definition, selected)
             read_to = int(chunk.numbers) + read_to
+        if _is_handed_in(record) and read_to != record.rows_hint:
+            raise _damaged(record, f"it ends after {read_to} of {record.rows_hint} rows")
     except WholeFile as refused:
+        if _is_handed_in(record):
+            raise _damaged(record, refused.reason) from refused
         # The values of a typed file's rows stay in the file, which the reject names; its position is the number of the row.
         rows, text = refused.rows, refused.text or record.uri
         places = range(read_to, read_to + rows)
@@ -81,6 +86,18 @@ def read(
         empty = pa.RecordBatch.from_pydict({name: [] for name in selected}, schema=none.schema)
         nothing = np.zeros(0, np.int64)
         yield SourceBatch(empty, EventTimes.of(nothing), nothing, rejects)
+
+
+def _is_handed_in(record: IngestRecord) -> bool:
+    """Whether a record is of rows that were written here: its number of rows is known."""
+    return record.format == "arrow" and bool(record.producer or record.batch >= 0) and record.rows_hint >= 0
+
+
+def _damaged(record: IngestRecord, reason: str) -> CorruptStore:
+    return CorruptStore(
+        f"the rows of the stream '{record.stream}' in '{record.uri}' are damaged: {reason}\n"
+        "  Put the file back from a copy of the home; no row of it was taken."
+    )
 
 
 def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) -> tuple[pa.Table, pa.Table]:
