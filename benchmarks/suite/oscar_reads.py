@@ -165,7 +165,7 @@ def _group_seconds(count: int, rounds: int) -> float:
     rows = rows_of(position * 1000, position, v=np.random.default_rng(3).gamma(2.0, 20.0, len(position)))
     encoder = RunEncoder(rows.schema)
     encoder.write(rows, position * 1000, row_group=count)
-    file = RunFile.of(encoder.close())
+    file = RunFile.of(encoder.close(), "run")
     seconds = []
     for _ in range(5 * rounds):
         started = time.perf_counter()

@@ -73,7 +73,7 @@ def test_the_first_null_of_a_column_ends_a_run_and_no_reader_sees_which_run_has_
         at = np.arange(2, dtype=np.int64) + 10 * number
         made += writer.add([pa.array(x, pa.int64()), pa.array(k)], at, at, None)
     made += writer.finish()
-    files = [RunFile.of(run) for run in made]
+    files = [RunFile.of(run, "run") for run in made]
     assert [one.read().num_rows for one in files] == [4, 2, 4]
     levels = [
         [column.max_definition_level for column in map(one.file.schema.column, range(2))] for one in files
@@ -108,7 +108,7 @@ def test_the_parts_of_row_groups_are_all_of_their_rows_once_and_in_order(
 ) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"v": range(rows)}), sink, row_group_size=of_group)
-    file = RunFile.of(sink.getvalue())
+    file = RunFile.of(sink.getvalue(), "run")
     groups = [number for number in range(len(file.rows_of_groups)) if chosen[number]]
     for given_groups in (None, groups):
         whole = file.read(["v"], given_groups).column("v").to_pylist()

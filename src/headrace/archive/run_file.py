@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from headrace.archive import runs
 from headrace.dataclass import dataclass
+from headrace.errors import CorruptStore
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -16,16 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """A run, from its bytes. Only what is asked for is decoded, in the calling thread."""
+    """A run, from its bytes. Only what is asked for is decoded, in the calling thread.
+
+    All that reads raises `CorruptStore` for bytes that are no run's.
+    """
 
     file: pq.ParquetFile
+    name: str
 
     @staticmethod
-    def of(data: pa.Buffer, footer: pq.FileMetaData | None = None) -> RunFile:
-        """Open a run; with its footer, if that was read before."""
+    def of(data: pa.Buffer, name: str, footer: pq.FileMetaData | None = None) -> RunFile:
+        """Open the run of that name; with its footer, if that was read before."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
 
-        return RunFile(pq.ParquetFile(pa.BufferReader(data), metadata=footer))
+        with _readable(name):
+            return RunFile(pq.ParquetFile(pa.BufferReader(data), metadata=footer), name)
 
     @property
     def rows_of_groups(self) -> tuple[int, ...]:
@@ -41,9 +48,10 @@ class RunFile:
     def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
         """Columns of some row groups; by default all."""
         names = None if columns is None else list(columns)
-        if groups is None:
-            return _as_read(self.file.read(names, use_threads=False))
-        return _as_read(self.file.read_row_groups(list(groups), names, use_threads=False))
+        with _readable(self.name):
+            if groups is None:
+                return _as_read(self.file.read(names, use_threads=False))
+            return _as_read(self.file.read_row_groups(list(groups), names, use_threads=False))
 
     def batches(
         self,
@@ -55,7 +63,12 @@ class RunFile:
         """The same in batches of at most so many rows; of `part` (k, n) the k-th of n parts of about equal size."""
         numbers, low, high = self._within(groups, *part)
         passed = 0
-        for batch in self.file.iter_batches(rows, numbers, list(columns), use_threads=False):
+        read = self.file.iter_batches(rows, numbers, list(columns), use_threads=False)
+        while True:
+            with _readable(self.name):
+                batch = next(read, None)
+            if batch is None:
+                return
             first, after = max(0, low - passed), min(batch.num_rows, high - passed)
             passed += batch.num_rows
             if first < after:
@@ -75,6 +88,15 @@ class RunFile:
                 first = first if chosen else before
                 chosen.append(number)
         return chosen, low - first, high - first
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Raise `CorruptStore` with the name of a run whose bytes, which are in memory, cannot be decoded."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptStore(f"the archive run '{name}' is damaged: {error}") from error
 
 
 def _as_read(table: pa.Table) -> pa.Table:

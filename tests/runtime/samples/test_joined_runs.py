@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.archive.prefixes import Prefixes
 from headrace.archive.runs import POSITION
+from headrace.errors import CorruptStore
 from headrace.runtime.backfill import archive_reader
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.epoch.executor import LocalExecutor
@@ -342,3 +343,32 @@ def test_five_thousand_epochs_have_files_in_the_hundreds(
         hub.execute(f"CREATE QUERY q AS {LATER['rows']}")
         hub.catch_up()
         assert hub.query("q").history().num_rows > 8000
+
+
+@pytest.mark.parametrize("options", ["", "blocks '4'"])
+@pytest.mark.parametrize("left", [0, 100])
+def test_a_damaged_run_is_an_error_of_those_who_read_it_and_stops_no_other_query(
+    tmp_path: Path, options: str, left: int
+) -> None:
+    """It is neither joined nor sampled; the error names it."""
+    with opened(tmp_path / "home", options) as hub:
+        hub.register(LATER["rows"], "first")
+        hub.push("s", rows_of([0, 1, 2]))
+        hub.loop.drain()
+        (file,) = (tmp_path / "home" / "archive" / "s").iterdir()
+        data = file.read_bytes()
+        file.unlink()
+        file.write_bytes(data[:left])
+        for number in range(1, 4 * FEW):
+            hub.push("s", rows_of([3 * number, 3 * number + 1, 3 * number + 2]))
+            hub.loop.drain()
+        answered = repr(hub.query("first").history().to_pylist())
+        hub.register(LATER["rows"], "late")
+        with pytest.raises(CorruptStore, match=file.name):
+            hub.loop.drain()
+        with pytest.raises(CorruptStore, match=file.name):
+            hub.execute(f"{ASKED} WITHIN 0 PERCENT")
+        file.unlink()
+        file.write_bytes(data)
+        hub.loop.drain()
+        assert repr(hub.query("late").history().to_pylist()) == answered

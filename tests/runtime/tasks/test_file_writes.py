@@ -125,8 +125,8 @@ def test_rows_that_fill_half_of_the_memory_are_not_archived_later(
     assert [store.exists(name) for name in files] == [not later] * len(files)
     assert (len(files) == 1) == later
     writes.finish()
-    rows = pa.concat_tables([RunFile.of(store.map(name)).read() for name in files])
+    rows = pa.concat_tables([RunFile.of(store.map(name), name).read() for name in files])
     assert rows.num_rows == 400
     for name in files:
-        times = RunFile.of(store.map(name)).read().column(AT).to_pylist()
+        times = RunFile.of(store.map(name), name).read().column(AT).to_pylist()
         assert times == sorted(times)

@@ -118,10 +118,14 @@ class ArchivedRun:
         return column, column.nbytes
 
     def _read(self, names: list[str]) -> pa.Table:
-        return RunFile.of(self.store.map(self.piece.file)).read(names, self.piece.groups)
+        return self._file.read(names, self.piece.groups)
+
+    @property
+    def _file(self) -> RunFile:
+        return RunFile.of(self.store.map(self.piece.file), self.piece.file)
 
     def _make_keys(self) -> tuple[Keys, int]:
-        file = RunFile.of(self.store.map(self.piece.file))
+        file = self._file
         time = file.time_column(self.stream.time)
         table = file.read(list(dict.fromkeys([time, runs.POSITION, runs.FATE])), self.piece.groups)
         at, position = as_int64(flat(table.column(time))), ints(table, runs.POSITION)

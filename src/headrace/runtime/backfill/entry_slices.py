@@ -54,7 +54,7 @@ def rows_of_groups(store: Store, name: str) -> tuple[int, ...]:
     key = str(store.root), name
     rows = _row_groups.get(key)
     if rows is None:
-        rows = RunFile.of(store.map(name)).rows_of_groups
+        rows = RunFile.of(store.map(name), name).rows_of_groups
         _row_groups.put(key, rows)
     return rows
 

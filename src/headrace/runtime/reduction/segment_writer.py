@@ -46,7 +46,7 @@ class SegmentWriter:
     ) -> Segment:
         """One segment of several files with so many rows between two instants, of which each has the share `keep`."""
         store = self.home.store
-        tables = [_prefix(store.map(piece.file), piece.groups, keep) for piece in pieces]
+        tables = [_prefix(store.map(piece.file), piece, keep) for piece in pieces]
         return self._segment(pa.concat_tables(tables).combine_chunks(), rows, between, keep)
 
     def counted(
@@ -54,7 +54,7 @@ class SegmentWriter:
     ) -> tuple[tuple[Segment, ...], str]:
         """A segment for each share that the counts of rows give them, at most `keep`; and the file with the counts after them."""
         store = self.home.store
-        rows = pa.concat_tables([_prefix(store.map(piece.file), piece.groups, 1.0) for piece in pieces])
+        rows = pa.concat_tables([_prefix(store.map(piece.file), piece, 1.0) for piece in pieces])
         rows = rows.combine_chunks()
         at = times(rows, time_of(self.stream))
         before = read_counts(self.home, by, counts) if counts else Counts()
@@ -115,8 +115,9 @@ def bytes_of(home: Home, piece: Piece) -> int:
     )
 
 
-def _prefix(file: pa.Buffer, own: Sequence[int] | None, keep: float) -> pa.Table:
+def _prefix(data: pa.Buffer, piece: Piece, keep: float) -> pa.Table:
     """The first row groups of a run, which have all rows of a share; without blocks, which may be others than the stream has now."""
-    prefixes = Prefixes.of(file, own)
-    rows = RunFile.of(file, prefixes.footer).read(groups=prefixes.groups_up_to(prefixes.holding(keep)))
+    run = RunFile.of(data, piece.file)
+    prefixes = Prefixes.of(data, piece.groups, run.file.metadata)
+    rows = run.read(groups=prefixes.groups_up_to(prefixes.holding(keep)))
     return rows.drop_columns([runs.BLOCK]) if runs.BLOCK in rows.column_names else rows

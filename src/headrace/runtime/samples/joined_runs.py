@@ -22,6 +22,7 @@ from headrace.archive.prefixes import Prefixes
 from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.dataclass import dataclass
+from headrace.errors import CorruptStore
 from headrace.runtime.backfill.archive_entries import JOINED, ArchiveEntry
 from headrace.runtime.home import file_names
 from headrace.runtime.home.background_write import give_way
@@ -108,7 +109,13 @@ class Joiner:
         for group in neighbours(entries):
             if sum(len(entry.files) for entry in group) > 1:
                 name = file_names.joined_runs(stream, first + len(after), len(group))
-                after += self._written(name, group)
+                try:
+                    after += self._written(name, group)
+                except (
+                    CorruptStore
+                ):  # a damaged run stays where it is, for its readers and the check to report
+                    after += group
+                    continue
                 files.append(name)
                 rows += sum(entry.rows for entry in group)
             else:
@@ -142,7 +149,7 @@ class Joiner:
 
     def _opened(self, file: str) -> RunFile:
         give_way()
-        return RunFile.of(self.home.store.map(file))
+        return RunFile.of(self.home.store.map(file), file)
 
 
 def neighbours(entries: Sequence[ArchiveEntry]) -> Iterator[list[ArchiveEntry]]:

@@ -24,8 +24,9 @@ from headrace.archive.prefixes import Prefixes
 from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.dataclass import dataclass
+from headrace.errors import CorruptStore
 from headrace.operators.base.group_codes import as_int64, flat, ints
-from headrace.runtime.backfill.archive_entries import ArchiveEntry
+from headrace.runtime.backfill.archive_entries import ArchiveEntry, Piece
 from headrace.runtime.home import file_names
 from headrace.runtime.home.block_draws import blocks_of_runs, draws_of
 from headrace.runtime.home.home import Home
@@ -114,7 +115,10 @@ class Sampler:
         for stream in streams:
             number = due(self.home, self.manifest, stream)
             if number is not None:
-                sample = self._written(stream, number * GROUP)
+                try:
+                    sample = self._written(stream, number * GROUP)
+                except CorruptStore:  # a damaged run is for its readers and the check to report
+                    sample = None
                 return [Sampled(stream.name, self.home.created(stream.name), number, sample)]
         return []
 
@@ -127,7 +131,7 @@ class Sampler:
             ArchiveEntry.from_json(value) for _, value in islice(archive.iterate(store.read, first), GROUP)
         ]
         pieces = [piece for entry in entries for piece in entry.pieces]
-        prefixes = [Prefixes.of(store.map(piece.file), piece.groups) for piece in pieces]
+        prefixes = [self._prefixes(piece) for piece in pieces]
         rows = sum(of_run.population for of_run in prefixes)
         parts = blocks.parts(rows)
         last = last_part(parts, rows)
@@ -145,12 +149,16 @@ class Sampler:
         ranges = [of_run.range_of(time) for of_run in prefixes]
         return RunSample(name, rows, min(low for low, _ in ranges), max(high for _, high in ranges))
 
+    def _prefixes(self, piece: Piece) -> Prefixes:
+        data = self.home.store.map(piece.file)
+        return Prefixes.of(data, piece.groups, RunFile.of(data, piece.file).file.metadata)
+
     def _rows(
         self, stream: StreamDefinition, name: str, prefixes: Prefixes, parts: Parts, last: int
     ) -> pa.Table:
         """The rows of a run that are in the first parts: of its own parts, which are larger, some of the last one."""
         share = float(parts.share(last))
-        file = RunFile.of(self.home.store.map(name), prefixes.footer)
+        file = RunFile.of(self.home.store.map(name), name, prefixes.footer)
         table = file.read(groups=prefixes.groups_up_to(prefixes.holding(share)))
         draw = draws_of(stream, table.column, ints(table, runs.POSITION))
         return table.filter(pa.array(parts.number(draw) <= last))

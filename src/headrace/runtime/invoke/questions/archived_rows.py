@@ -335,7 +335,8 @@ class ArchivedRows:
 
     def _read(self, extents: Sequence[Extent]) -> pa.Table:
         """The row groups of one file; event times as `__at`."""
-        file = RunFile.of(self.home.store.map(extents[0].name), extents[0].prefixes.footer)
+        name, footer = extents[0].name, extents[0].prefixes.footer
+        file = RunFile.of(self.home.store.map(name), name, footer)
         time = file.time_column(self.side.stream.time)
         names = self._stored_columns(time)
         table = file.read(names, [number for extent in extents for number in extent.groups])
@@ -375,8 +376,8 @@ def _prefixes_of(home: Home, name: str, own: tuple[int, ...] | None) -> Prefixes
     key = str(home.store.root), name, -1 if own is None else own[0]
     prefixes = _prefixes.get(key)
     if prefixes is None:
-        footer = _footers.get(key[:2]) if own is not None else None
-        prefixes = Prefixes.of(home.store.map(name), own, footer)
+        data, footer = home.store.map(name), _footers.get(key[:2]) if own is not None else None
+        prefixes = Prefixes.of(data, own, footer or RunFile.of(data, name).file.metadata)
         _prefixes.put(key, prefixes)
         if own is not None and footer is None:
             _footers.put(key[:2], prefixes.footer)

@@ -109,7 +109,7 @@ def _rejects(table: pa.Table, first: int) -> list[tuple[int, str, str]]:
 def _from_archive(
     store: Store, split: Split, name: str, definition: StreamDefinition, columns: tuple[str, ...]
 ) -> Iterator[Arrival]:
-    file = RunFile.of(store.map(name))
+    file = RunFile.of(store.map(name), name)
     time = file.time_column(definition.time)
     stored_columns = list(dict.fromkeys([*columns, runs.POSITION, runs.FATE, time]))
     for batch in file.batches(_BATCH, stored_columns, split.row_groups, split.part):

@@ -103,7 +103,7 @@ def _archived(hub: Hub, stream: StreamDefinition) -> Iterator[pa.Table]:
     home = hub.home
     for value in home.entries(home.latest(), f"archive:{stream.name}"):
         for piece in ArchiveEntry.from_json(value).pieces:
-            file = RunFile.of(home.store.map(piece.file))
+            file = RunFile.of(home.store.map(piece.file), piece.file)
             for batch in file.batches(_BATCH_ROWS, [*stream.schema.names, runs.FATE], piece.groups):
                 rows: Any = pa.Table.from_batches([batch])
                 yield rows.filter(pa.array(ints(rows, runs.FATE) == runs.ACCEPTED)).select(
