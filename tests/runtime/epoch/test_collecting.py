@@ -21,7 +21,7 @@ from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.samples import run_samples
 from headrace.store.files.filesystem import LocalStore
 from headrace.store.logs import radix_list
-from headrace.store.logs.manifest import Manifest
+from headrace.store.logs.manifest import KEPT, Manifest
 from headrace.store.maintenance.garbage_collection import LiveNames
 from headrace.store.maintenance.retired_names import FOLDERS, retired
 from tests.runtime.epoch.work import disk_calls, steps
@@ -162,6 +162,29 @@ def test_an_error_of_the_thread_is_raised_by_the_next_collection(
         failure = hub.status()["failures"]["last"]
         assert failure["message"] == "no such luck"
         assert faults_once_tidy(hub) == []
+
+
+def test_files_of_former_plans_are_collected_while_the_hub_runs(tmp_path: Path) -> None:
+    """A plan may name a file of a former one again, as its files are named by their content: such a file stays."""
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(SCRIPT)
+        engine = hub.loop.engine
+        housekeeping, published = engine.housekeeping, engine.published
+        housekeeping.every, housekeeping.readers = 3, -1
+        for number in range(30):
+            hub.register(f"SELECT v + {number} AS v FROM s", f"q{number}")
+            push(hub, number, 1)
+            if number:
+                hub.drop_query(f"q{number - 1}")
+        assert len(list((tmp_path / "home" / "plans").iterdir())) <= 4 * (KEPT + housekeeping.every)
+        push(hub, 30, 1)
+        plan = engine._saved.files
+        for files in (("plans/another.plan",), plan):
+            housekeeping.published(published, published, files)
+        push(hub, 31, 2 * KEPT)
+        assert all(map(hub.home.store.exists, plan))
+        assert faults(hub) == []
+        assert hub.query("q29").history().num_rows == 31 + 2 * KEPT
 
 
 VICTIM = """

@@ -492,7 +492,8 @@ class Engine:
         self.executor.await_files()
         self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
         self.rounds.accept(epoch)
-        self.housekeeping.published(self.published, planned, commit.superseded(epoch.receipts))
+        plan, superseded = self._saved.files, commit.superseded(epoch.receipts)
+        self.housekeeping.published(self.published, planned, plan, superseded)
         self.manifest = self.published = planned
         self.on_published()
         self.backfill_planner.published(self._in_files().name, self.plan)

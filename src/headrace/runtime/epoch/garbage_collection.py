@@ -68,6 +68,10 @@ class Housekeeping:
     )
     """Each epoch since the last collection: the manifests before and after it, what it left behind, and when it was published."""
     _retired: deque[_Retired] = field(init=False, default_factory=deque)
+    _plan: tuple[str, ...] = ()
+    """The files of the last plan that was published."""
+    _former_plans: deque[_Retired] = field(init=False, default_factory=deque)
+    """Files of plans before it that this process has published."""
     _swept: Instant = field(init=False, default=0)
     _is_background: bool = field(init=False, default=False)
     _thread: threading.Thread | None = field(init=False, default=None)
@@ -76,9 +80,14 @@ class Housekeeping:
     def __post_init__(self) -> None:
         self._live = LiveNames(self.home.store)
 
-    def published(self, before: Manifest, after: Manifest, superseded: Collection[str] = ()) -> None:
-        """Note an epoch; `superseded` are files that one of its rounds wrote and a later one replaced."""
+    def published(
+        self, before: Manifest, after: Manifest, plan: tuple[str, ...], superseded: Collection[str] = ()
+    ) -> None:
+        """Note an epoch, and the files of its plan; `superseded` are files that one of its rounds wrote and a later one replaced."""
         self._steps.append((before, after, frozenset(superseded), self.clock()))
+        if plan != self._plan:
+            self._former_plans.append(_Retired(after.epoch, self.clock(), frozenset(self._plan)))
+            self._plan = plan
 
     def collect_if_due(self, plan: Collection[str]) -> None:
         """Collect when enough epochs have passed; `plan` are the files of the plan in force.
@@ -87,6 +96,7 @@ class Housekeeping:
         """
         if len(self._steps) < self.every or (self._thread is not None and self._thread.is_alive()):
             return
+        self._delete_former_plans()
         if not self._is_background:
             self.collect_retired()
             return
@@ -129,6 +139,7 @@ class Housekeeping:
         """Remove all files that are old enough and not needed; `plan` are the files of the plan in force."""
         self._steps.clear()
         self._retired.clear()
+        self._former_plans.clear()
         self._drop_ingest_records()
         return self._sweep(plan, DATA_FOLDERS)
 
@@ -149,6 +160,15 @@ class Housekeeping:
             unneeded += self._retired.popleft().names
         unneeded += self.intake.unneeded_segments(latest.ingest, now - self.grace)
         return tuple(name for name in unneeded if self._delete(name))
+
+    def _delete_former_plans(self) -> None:
+        """Delete what only plans of dropped manifests have. Between two epochs: a new plan may name a file of a former one again."""
+        former, now = self._former_plans, self.clock()
+        oldest = min(ManifestLog(self.home.store).epochs(), default=0) if former else 0
+        while former and former[0].epoch <= oldest and self._is_over(former[0], now):
+            names = former.popleft().names
+            for name in names.difference(self._plan, *(later.names for later in former)):
+                self.home.store.delete(name)
 
     def _delete(self, name: str) -> bool:
         """Delete a file; whether it was there."""
