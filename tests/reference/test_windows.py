@@ -157,6 +157,13 @@ def test_top_cuts_ties_by_all_columns_ascending_with_nulls_first():
     assert final(asked, once(*rows)) == [(10, 5, "z"), (10, 1, None), (10, 1, "a")]
 
 
+def test_top_below_the_select_list_cuts_ties_by_the_columns_that_are_selected():
+    """As the binder makes it, where ORDER BY may read what is not selected."""
+    first = top(windowed(TimeSlide(10 * SECOND, 10 * SECOND)), "s.at", 1)
+    asked = query(select(first, "s.v", "s.k"))
+    assert final(asked, once(row("a", 5, 1), row("b", 1, 1))) == [(10, 1, "b")]
+
+
 def test_distinct_keeps_one_of_each_row_per_window():
     asked = query(Distinct(select(windowed(TimeSlide(20 * SECOND, 10 * SECOND)), "s.k")))
     past = once(row("a", 1, 1), row("a", 2, 2), row(None, 1, 3), row(None, 1, 12))

@@ -208,21 +208,17 @@ def answer(node: Node, moment: Moment) -> list[Row]:
             )
         case Aggregate():
             return _aggregate(node, moment)
-        case Project(source=source, columns=columns):
-
-            def project(row: Row) -> Row:
-                return _bookkeeping(row) | {
-                    column.name: evaluate(column.expression, row) for column in columns
-                }
-
-            return moment.rejects.survivors(answer(source, moment), project)
+        case Project(source=Top() as top):
+            return _first(_projected(node, _ranked(top, moment), moment), node, top.limit)
+        case Project(source=source):
+            return _projected(node, answer(source, moment), moment)
         case Distinct(source=source):
             names = node.schema.names
             rows = in_output_order(answer(source, moment), names)
             firsts = {row_identity(row, names): row for row in reversed(rows)}.values()
             return [{name: unsigned(value) for name, value in row.items()} for row in firsts]
         case Top():
-            return _top(node, moment)
+            return _first(_ranked(node, moment), node, node.limit)
         case _:
             raise UnsupportedQuery("a relation-to-stream operator is allowed only at the top of a query")
 
@@ -401,8 +397,15 @@ def _window_bounds(node: Aggregate, moment: Moment) -> Row:
     return bounds
 
 
-def _top(node: Top, moment: Moment) -> list[Row]:
-    names = node.schema.names
+def _projected(node: Project, rows: Iterable[Row], moment: Moment) -> list[Row]:
+    def project(row: Row) -> Row:
+        return _bookkeeping(row) | {column.name: evaluate(column.expression, row) for column in node.columns}
+
+    return moment.rejects.survivors(rows, project)
+
+
+def _ranked(node: Top, moment: Moment) -> list[Row]:
+    """Its rows with their keys in ORDER BY."""
 
     def with_order(row: Row) -> Row:
         keys = [
@@ -411,6 +414,10 @@ def _top(node: Top, moment: Moment) -> list[Row]:
         ]
         return row | {ORDER: (tuple(keys), row.get(ORDER, ()))}
 
-    placed = moment.rejects.survivors(answer(node.source, moment), with_order)
-    placed.sort(key=lambda row: (row[ORDER][0], columns_key(row, names)))
-    return placed[: node.limit]
+    return moment.rejects.survivors(answer(node.source, moment), with_order)
+
+
+def _first(placed: list[Row], output: Project | Top, limit: int | None) -> list[Row]:
+    """The first rows in ORDER BY order, ties by the columns of the output."""
+    names = output.schema.names
+    return sorted(placed, key=lambda row: (row[ORDER][0], columns_key(row, names)))[:limit]
