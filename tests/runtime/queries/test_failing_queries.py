@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,29 @@ def test_rows_that_no_kernel_can_hold_are_rejected_with_the_reason_and_the_other
         assert counts == {"padded": 8, "before": 8, "often": 8, "constant": 0, "far": 1}
         assert sorted(hub.status()["rejected"].values()) == [1, 1, 1, 1]
         assert set(states(hub).values()) == {"live"}
+
+
+@pytest.mark.parametrize("window", ["[RANGE TUMBLING 1 MINUTE]", "[RANGE 1 SECOND]", "[ROWS 3 SLIDE 3]"])
+@pytest.mark.parametrize("average", ["AVG(price)", "AVG(DISTINCT price)"])
+def test_an_average_of_decimals_that_does_not_fit_rejects_its_group_alone(
+    window: str, average: str, tmp_path: Path
+) -> None:
+    """Of DECIMAL(38, 10) it is a DECIMAL(38, 14), which has four digits fewer before the point."""
+    prices = [Decimal(10) ** 27, Decimal(10) ** 27, Decimal("0.5")]
+    with opened(tmp_path) as hub:
+        hub.execute(
+            "CREATE STREAM t (k STRING, price DECIMAL(38, 10), at TIMESTAMP) USING push TIMESTAMP BY at"
+        )
+        hub.register(f"SELECT k, {average} AS mean FROM t {window} GROUP BY k", "q")
+        at = pa.array([0, 1, 2], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        hub.push(
+            "t", pa.table({"k": ["a", "a", "b"], "price": pa.array(prices, pa.decimal128(38, 10)), "at": at})
+        )
+        hub.run_once(seal=True)
+        answer = hub.query("q").history().to_pylist()
+        assert {(row["k"], row["mean"]) for row in answer} == {("b", Decimal("0.5"))}
+        assert hub.status()["rejected"]["q"] > 0
+        assert states(hub) == {"q": "live"}
 
 
 def test_a_date_that_python_does_not_have_is_text_in_a_tested_answer() -> None:

@@ -265,16 +265,22 @@ def _extreme(
 
 
 def _decimal_average(call: AggregateCall, limbs: Cells, number: np.ndarray) -> Lowered:
-    """SUM / COUNT, rounded half up to the result's scale; per result row, in Python's exact integers."""
+    """SUM / COUNT, rounded half up to the result's scale; per result row, in Python's exact integers.
+
+    The result has a larger scale than the argument, and at most 38 digits: an average may not fit.
+    """
     argument_scale = call.argument.type.scale if call.argument is not None else 0
-    shift = 10 ** (call.type.scale - argument_scale)
+    shift, limit = 10 ** (call.type.scale - argument_scale), 10**call.type.precision
     unscaled: list[int | None] = []
     for parts in zip(number.tolist(), *(part.tolist() for part in limbs), strict=True):
         total = sum(limb << (32 * limb_index) for limb_index, limb in enumerate(parts[1:])) * shift
         unscaled.append(None if not parts[0] else _half_up(total, parts[0]))
-    whole = pa.array(unscaled, pa.decimal128(38, 0))
+    fitting = [None if value is None or abs(value) >= limit else value for value in unscaled]
+    whole = pa.array(fitting, pa.decimal128(38, 0))
     scaled = pa.Array.from_buffers(to_arrow(call.type), len(whole), whole.buffers())
-    return Lowered(scaled)
+    if fitting == unscaled:
+        return Lowered(scaled)
+    return Lowered(scaled, pc.is_null(whole).to_numpy(zero_copy_only=False) & (number > 0))
 
 
 def _half_up(numerator: int, denominator: int) -> int:
