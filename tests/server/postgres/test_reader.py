@@ -13,7 +13,7 @@ import pytest
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.server.postgres.protocol.problems import Failed
-from headrace.server.postgres.tables.reader import TableReader
+from headrace.server.postgres.tables.reader import Rows, TableReader
 from headrace.server.postgres.tables.sources import Source, Tables
 from headrace.server.security.principal import LOCAL
 
@@ -124,3 +124,53 @@ def test_closing_ends_what_is_read_in_another_thread(reader: TableReader) -> Non
     reader.close()
     reading.join(30)
     assert [error.problem.code for error in failed] == ["57014"]
+
+
+def read_all(rows: Rows) -> None:
+    while rows.take(0) is not None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("late", "code", "message", "has_place"),
+    [
+        (
+            "CASE i WHEN 90000 THEN 'x' ELSE '1' END::INT",
+            "22P02",
+            "Could not convert string 'x' to INT32",
+            True,
+        ),
+        ("i // (i - 90000)", "22000", "Division by zero", False),
+    ],
+)
+def test_an_error_after_the_first_rows_is_that_of_the_statement(
+    reader: TableReader, late: str, code: str, message: str, has_place: bool
+) -> None:
+    rows = reader.select(f"SELECT {late} AS late FROM range(100000) t(i) WHERE i > 1", "UTC")
+    with pytest.raises(Failed, match=message) as failed:
+        read_all(rows)
+    assert failed.value.problem.code == code
+    assert (failed.value.problem.position is not None) == has_place
+    assert reader.select("SELECT 1", "UTC").take(0) is not None
+
+
+def test_what_is_read_in_parts_can_be_ended(reader: TableReader) -> None:
+    rows = reader.select("SELECT i FROM range(1000000000) t(i)", "UTC")
+    assert rows.take(0) is not None
+    reader.interrupt()
+    with pytest.raises(Failed, match="canceling statement") as failed:
+        read_all(rows)
+    assert failed.value.problem.code == "57014"
+
+
+@pytest.mark.parametrize("text", ["SELECT * FROM s", "SELECT count(*) FROM s", "TABLE s"])
+def test_a_table_that_cannot_be_read_fails_with_its_own_reason(reader: TableReader, text: str) -> None:
+    hub = reader.tables.hub
+    hub.execute(
+        "CREATE STREAM s (i BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at OPTIONS (archive 'none')"
+    )
+    with pytest.raises(Failed) as failed:
+        reader.select(text, "UTC").take(0)
+    problem = failed.value.problem
+    assert problem.message == "the stream 's' keeps no copy of its rows (archive 'none')"
+    assert problem.hint == "A standing query over it has its rows as results."

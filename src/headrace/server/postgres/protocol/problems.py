@@ -36,6 +36,14 @@ _OF_READER: Final[tuple[tuple[type[Exception], str], ...]] = (
     (duckdb.NotImplementedException, "0A000"),
     (duckdb.Error, "22000"),
 )
+_OF_STREAM: Final[dict[str, type[Exception]]] = {
+    "INTERRUPT Error": duckdb.InterruptException,
+    "Conversion Error": duckdb.ConversionException,
+    "Out of Range Error": duckdb.OutOfRangeException,
+    "Out of Memory Error": duckdb.OutOfMemoryException,
+    "Permission Error": duckdb.PermissionException,
+    "Not implemented Error": duckdb.NotImplementedException,
+}
 _PLACE: Final = re.compile(r"\n+LINE (\d+): (.*)\n( *)\^.*", re.DOTALL)
 
 
@@ -100,6 +108,13 @@ def problem_of(error: Exception, text: str = "") -> Problem:
         return Problem("42501", str(error), error.remedy or None)
     _LOG.error("a statement failed", exc_info=error)
     return Problem("XX000", f"a fault of Headrace: {type(error).__name__}", "The server's log has it.")
+
+
+def of_stream(error: Exception) -> Exception:
+    """An error of the reader of tables in its own class, which it loses in a stream of Arrow."""
+    text = str(error)
+    is_own = isinstance(error, duckdb.Error)
+    return error if is_own else _OF_STREAM.get(text.partition(":")[0], duckdb.Error)(text)
 
 
 def _of_reader(error: Exception, text: str) -> Problem:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
 from functools import partial
@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from headrace.dataclass import dataclass
-from headrace.server.postgres.protocol.problems import Failed, problem_of
+from headrace.server.postgres.protocol.problems import Failed, of_stream, problem_of
 from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, Tables
 from headrace.server.postgres.tables.sql_text import Edited, for_reader, late_or_rejects, tokens
 from headrace.server.postgres.tables.system_tables import SystemTables, script
@@ -56,6 +56,8 @@ class Rows:
     """Called when no more is taken; calling it again is harmless."""
     using: AbstractContextManager[Any] = field(default_factory=nullcontext)
     """Held while rows are taken."""
+    failures: Sequence[Exception] = ()
+    """Of the tables that are read."""
     taken: int = 0
     _rest: pa.Table | None = None
 
@@ -73,8 +75,8 @@ class Rows:
         except StopIteration:
             self.end()
             return None
-        except duckdb.Error as error:
-            raise _failed(error, self.text) from None
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise _failed(of_stream(error), self.text, self.failures) from None
         rows = self._rest if not most else self._rest.slice(0, most)
         self._rest = self._rest.slice(rows.num_rows)
         self.taken += rows.num_rows
@@ -104,16 +106,16 @@ class TableReader:
 
         Raises `Failed` for a text that is no SELECT, and for what the reader finds wrong with it.
         """
-        edited = for_reader(text)
+        edited, failures = for_reader(text), list[Exception]()
         with self._using:
             connection = self._connected(zone)
             try:
                 _require_select(edited.text)
                 self._require_no_part(text)
-                self._provide(connection, text)
+                self._provide(connection, text, failures)
                 reader = connection.sql(edited.text).to_arrow_reader(_BATCH_ROWS)
             except duckdb.Error as error:
-                failed = _failed(_with_place(error, connection, edited.text), edited)
+                failed = _failed(_with_place(error, connection, edited.text), edited, failures)
                 self._end(connection)
                 raise failed from None
             except BaseException:
@@ -121,7 +123,7 @@ class TableReader:
                 raise
         schema = pa.schema([pa.field(_shown(column.name), column.type) for column in reader.schema])
         tables = (pa.Table.from_batches([batch]).rename_columns(schema.names) for batch in reader)
-        return Rows(schema, tables, edited, partial(self._end, connection), self._using)
+        return Rows(schema, tables, edited, partial(self._end, connection), self._using, failures)
 
     def interrupt(self) -> None:
         """End what is being read; from any thread. What begins a moment later is not ended: call it again."""
@@ -161,7 +163,7 @@ class TableReader:
             )
         except duckdb.Error as error:  # interrupted as early as this
             self._end(connection)
-            raise _failed(error, None) from None
+            raise _failed(error, None, ()) from None
         return connection
 
     def _add_system(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -179,7 +181,7 @@ class TableReader:
                     part.start + 1,
                 )
 
-    def _provide(self, connection: duckdb.DuckDBPyConnection, text: str) -> None:
+    def _provide(self, connection: duckdb.DuckDBPyConnection, text: str, failures: list[Exception]) -> None:
         """Make views of all tables that a text may mean: those that have the name of one of its words."""
         words = {token.word.lower(): token for token in tokens(text) if token.word}
         for schema in (PUBLIC, ANSWERS) if ANSWERS in words else (PUBLIC,):
@@ -190,7 +192,7 @@ class TableReader:
                     connection.execute(f"DROP VIEW IF EXISTS {view}")
                 else:
                     name = f"{schema}.{word}"
-                    connection.register(name, source)
+                    connection.register(name, replace(source, failures=failures))
                     connection.execute(f'CREATE OR REPLACE VIEW {view} AS FROM temp.main."{name}"')
 
     def _end(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -200,8 +202,10 @@ class TableReader:
                 connection.close()
 
 
-def _failed(error: Exception, edited: Edited | None) -> Failed:
-    """An error of the reader, at its place in the text that the client sent."""
+def _failed(error: Exception, edited: Edited | None, failures: Sequence[Exception]) -> Failed:
+    """An error of the reader, at its place in the text that the client sent; that of a table, if there is one, is the reason for it."""
+    if failures:
+        return Failed.of(replace(problem_of(failures[0]), position=None))
     problem = problem_of(error, "" if edited is None else edited.text)
     if edited is not None and problem.position is not None:
         problem = replace(problem, position=edited.place(problem.position - 1) + 1)

@@ -5,6 +5,7 @@ and its current answer, a stream's archive, a relation's rows. Queries of other 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ class Source:
 
     schema: pa.Schema
     rows: Callable[[], Iterator[pa.Table]]
+    failures: list[Exception] = field(default_factory=list)
+    """What `rows` has raised: the reader passes on its text alone, with a stack trace."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return pa.RecordBatchReader.from_batches(self.schema, self._batches()).__arrow_c_stream__(
@@ -40,8 +43,12 @@ class Source:
         )
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for table in self.rows():
-            yield from table.cast(self.schema).to_batches()
+        try:
+            for table in self.rows():
+                yield from table.cast(self.schema).to_batches()
+        except Exception as error:
+            self.failures.append(error)
+            raise
 
 
 @dataclass(frozen=True, slots=True)
