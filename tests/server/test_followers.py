@@ -151,6 +151,7 @@ def test_a_websocket_has_lines_in_the_audit_log(hub: Served) -> None:
         ("/v1/queries/none/follow", 404),
         ("/v1/queries/q/follow?since=zz", 400),
         ("/v1/queries/q/follow?since=-1", 400),
+        ("/v1/queries/q/follow?since=999999", 400),
         ("/v1/queries/q/follow?tables=xml", 400),
     ],
 )

@@ -29,6 +29,7 @@ def page_of_results(hub: Hub, query: str, since: str | None, after: str | None, 
     start = None if since is None else instant_of(time_of(since))
     position, skipped = (0, 0) if after is None else _position(after)
     operator, bound = hub.operator_and_query(query)
+    require_committed(hub, position)
     manifest = hub.home.latest()
     tables: list[pa.Table] = []
     missing = limit
@@ -46,6 +47,14 @@ def page_of_results(hub: Hub, query: str, since: str | None, after: str | None, 
     end = hub.home.list_of(manifest, "results").length
     rows = pa.concat_tables(tables) if tables else hub.query(query).history_schema.empty_table()
     return Page(rows, f"{max(position, end)}.0")
+
+
+def require_committed(hub: Hub, cursor: int) -> None:
+    """Raises `UserError` for a position beyond the end of the results: those up to it would be left out."""
+    if not 0 <= cursor <= hub.home.list_of(hub.home.latest(), "results").length:
+        raise UserError(
+            f"the cursor {cursor} is beyond what is committed", remedy="Send the id of a received event."
+        )
 
 
 def time_of(text: str) -> datetime:

@@ -19,6 +19,7 @@ from headrace.server.connections.follower_groups import Credits, Follower, Follo
 from headrace.server.connections.http_protocol import TRANSPORT
 from headrace.server.connections.web_sockets import FRAMES
 from headrace.server.following import Event, Feed
+from headrace.server.paging import require_committed
 from headrace.server.problems import PROBLEMS_OF_EVENTS, Refused, problem_of
 from headrace.server.security.audit import POLICY
 from headrace.server.security.permissions import Permissions, needs_own_query, permissions_of
@@ -155,6 +156,8 @@ def _opened(
 ) -> tuple[Feed, int]:
     """The feed of a query and the position that a follower begins at; what cannot be followed is refused now."""
     hub: Hub = state.hub
+    if start is not None:
+        require_committed(hub, start)
     if client is not None:
         start = max(hub.query(name).client(client).position, start or 0)
     elif start is None:
@@ -167,11 +170,7 @@ def _opened(
 
 
 def _acknowledge(hub: Hub, name: str, client: str, cursor: int) -> None:
-    length = hub.home.list_of(hub.home.latest(), "results").length
-    if not 0 <= cursor <= length:
-        raise UserError(
-            f"the cursor {cursor} is beyond what is committed", remedy="Send the id of a received event."
-        )
+    require_committed(hub, cursor)
     hub.query(name).client(client).acknowledge_to(cursor)
 
 
