@@ -169,7 +169,7 @@ def test_files_of_former_plans_are_collected_while_the_hub_runs(tmp_path: Path) 
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(SCRIPT)
         engine = hub.loop.engine
-        housekeeping, published = engine.housekeeping, engine.published
+        housekeeping = engine.housekeeping
         housekeeping.every, housekeeping.readers = 3, -1
         for number in range(30):
             hub.register(f"SELECT v + {number} AS v FROM s", f"q{number}")
@@ -180,7 +180,7 @@ def test_files_of_former_plans_are_collected_while_the_hub_runs(tmp_path: Path) 
         push(hub, 30, 1)
         plan = engine._saved.files
         for files in (("plans/another.plan",), plan):
-            housekeeping.published(published, published, files)
+            housekeeping.follow_plan(engine.published.epoch, files)
         push(hub, 31, 2 * KEPT)
         assert all(map(hub.home.store.exists, plan))
         assert faults(hub) == []

@@ -431,8 +431,8 @@ class Engine:
         return repairs.epoch(resting | self.unread.keys(), size, self._records())
 
     def _run(self, work: EpochWork) -> EpochObservation:
-        if not self.housekeeping.is_background:  # before it: it may be the only epoch of this process
-            self._write_due(in_thread=False)
+        if self.published.kind == "takeover":  # the first epoch of a process may be its last
+            self._write_due()
         started = stopwatch.perf_counter()
         self._in_files()
         append, self._append = self._append, None
@@ -446,8 +446,7 @@ class Engine:
         planned, seen = self._publish(epoch, executed - started)
         self.intake.consumed(epoch.work.taken)
         self.housekeeping.collect_if_due(self._saved.files)
-        if self.housekeeping.is_background:
-            self._write_due(in_thread=True)
+        self._write_due()
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
         seen = seen or observe(planned, epoch.work, epoch.receipts, self.plan, {}, self.clock())
         seen = replace(seen, seconds={**seen.seconds, **seconds}, choices=self.rounds.choices)
@@ -456,9 +455,10 @@ class Engine:
             self.log(*entries)
         return seen
 
-    def _write_due(self, *, in_thread: bool) -> None:
+    def _write_due(self) -> None:
         """Write what the next manifest takes in: the vacuum's segments, joined and merged files, and samples."""
-        manifest, sources = self.manifest, index_of(self.plan).sources
+        manifest, in_thread = self.manifest, self.housekeeping.is_background
+        sources = index_of(self.plan).sources
         readers = commit.archive_readers(manifest, self.plan, self.home.store.read)
         self.vacuuming.look(manifest, sources, readers, in_thread=in_thread)
         self.archive_files.look(manifest, sources, in_thread=in_thread)
@@ -492,8 +492,8 @@ class Engine:
         self.executor.await_files()
         self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
         self.rounds.accept(epoch)
-        plan, superseded = self._saved.files, commit.superseded(epoch.receipts)
-        self.housekeeping.published(self.published, planned, plan, superseded)
+        self.housekeeping.published(self.published, planned, commit.superseded(epoch.receipts))
+        self.housekeeping.follow_plan(planned.epoch, self._saved.files)
         self.manifest = self.published = planned
         self.on_published()
         self.backfill_planner.published(self._in_files().name, self.plan)

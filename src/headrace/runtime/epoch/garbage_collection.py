@@ -80,13 +80,14 @@ class Housekeeping:
     def __post_init__(self) -> None:
         self._live = LiveNames(self.home.store)
 
-    def published(
-        self, before: Manifest, after: Manifest, plan: tuple[str, ...], superseded: Collection[str] = ()
-    ) -> None:
-        """Note an epoch, and the files of its plan; `superseded` are files that one of its rounds wrote and a later one replaced."""
+    def published(self, before: Manifest, after: Manifest, superseded: Collection[str] = ()) -> None:
+        """Note an epoch; `superseded` are files that one of its rounds wrote and a later one replaced."""
         self._steps.append((before, after, frozenset(superseded), self.clock()))
+
+    def follow_plan(self, epoch: int, plan: tuple[str, ...]) -> None:
+        """Note the files of the plan of an epoch that is published."""
         if plan != self._plan:
-            self._former_plans.append(_Retired(after.epoch, self.clock(), frozenset(self._plan)))
+            self._former_plans.append(_Retired(epoch, self.clock(), frozenset(self._plan)))
             self._plan = plan
 
     def collect_if_due(self, plan: Collection[str]) -> None:
