@@ -21,7 +21,7 @@ from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.scan.groups import reader_groups, results_scan
 from headrace.runtime.tasks.scan.groups.reader_groups import groups_of
 from headrace.time import SECOND
-from tests.runtime.rig import Rig, answers, cut, made_rows
+from tests.runtime.rig import Rig, answers, assert_as_the_reference, cut, made_rows
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
 OVER_GROUPS = "SELECT MAX(c.n) AS n FROM (SELECT k, COUNT(*) AS n FROM s [RANGE {n} SECONDS] WHERE x > {n} - 8 GROUP BY k) AS c"
@@ -100,6 +100,24 @@ def test_together_they_do_what_they_do_one_by_one(
         ("answers", "rejected", "progress", "observed"), together, alone, strict=True
     ):
         assert one == other, name
+
+
+CONDITION = "SELECT k FROM (SELECT k, {c} AS c FROM s) AS t WHERE c IS NOT NULL"
+EXTREME = "SELECT k FROM s [RANGE 1 SECOND] WHERE x >= ALL (SELECT {c} FROM s [RANGE 2 SECONDS])"
+BOTH = (
+    "SELECT k FROM (SELECT k, {c} AS c FROM s [ROWS 2] UNION ALL SELECT k, {c} AS c FROM s [ROWS 3]) AS t"
+    " WHERE c IS NOT NULL"
+)
+
+
+@pytest.mark.parametrize("text", [CONDITION, EXTREME, BOTH])
+def test_readers_of_results_with_columns_of_other_types_are_no_group(text: str, tmp_path: Path) -> None:
+    """What a condition alone reads is not in the name of a state; an epoch with two such queries failed for all."""
+    files = cut(made_rows(6, 40), 10, 20, 30)
+    rig = Rig(tmp_path, ONE_FILE)
+    with rig.hub(2, {column: text.format(c=column) for column in ("g", "x", "y")}) as hub:
+        rig.drop(*files)
+        assert_as_the_reference(hub, files)
 
 
 def test_results_with_late_rows_are_left_to_each_reader() -> None:

@@ -25,6 +25,7 @@ from headrace.runtime.plan.union_streams import UnionInput
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.runtime.tasks.scan.stream_monitor import Watch
 from headrace.runtime.tasks.scan.stream_readers import columns_of
+from headrace.schema import Field
 
 LEAST: Final = 2
 """Operators of a group, at least."""
@@ -134,16 +135,22 @@ def _key(plan: EpochPlan, operator: Operator) -> object | None:
     own = operator.relations or planned.revisions or planned.quality
     if planned.channel != "rows" or own or operator.family_key is None:
         return None
-    stream = plan.streams[operator.stream]
+    stream, columns = plan.streams[operator.stream], columns_of(operator)
     if stream.using == derived_streams.USING:
-        return None if operator.family_rows is None else (state_name(operator), columns_of(operator))
+        return None if operator.family_rows is None else (state_name(operator), _typed(stream, columns))
     if stream.using != union_streams.USING or not operator.makes_pairs:
         return None
     inputs = (
-        (_made_by_each(plan, part.stream), part.columns, part.time)
+        (_made_by_each(plan, part.stream), part.columns, part.time, _typed(plan.streams[part.stream], read))
         for part in union_streams.inputs_of(stream)
+        for read in (part.input_columns(columns),)
     )
-    return state_name(operator), columns_of(operator), *inputs
+    return state_name(operator), columns, *inputs
+
+
+def _typed(stream: StreamDefinition, columns: frozenset[str]) -> frozenset[Field]:
+    """The columns of a stream with their types: results of each query have their own, and what only a condition reads is not in the family."""
+    return frozenset(field for field in stream.schema if field.name in columns)
 
 
 def _made_by_each(plan: EpochPlan, stream: str) -> str:
