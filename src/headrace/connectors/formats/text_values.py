@@ -61,12 +61,15 @@ def _converted(
         return values, failed if pc.any(failed).as_py() else None
     quick = _QUICK.get(kind.name, _cast)
     pattern = _pattern_of(kind, options)
-    if pattern is None:
+    if pattern is None and kind.name != "INTERVAL":
         try:
             return quick(cells, target), None
         except pa.ArrowInvalid:
             pass
     cells = _without_blanks(cells)
+    if kind.name == "INTERVAL":  # has no form in CSV
+        failed = pc.is_valid(cells)
+        return pa.nulls(len(cells), target), failed if pc.any(failed).as_py() else None
     values = (
         _parsed_by_pattern(cells, pattern, target)
         if pattern is not None
