@@ -169,6 +169,51 @@ def test_rows_are_copied_and_inserted_into_streams(hub: Served) -> None:
     until(lambda: psql(hub, "SELECT count(*), sum(v) FROM all_of_tail") == "8|24\n")
 
 
+@pytest.mark.parametrize(
+    ("copy", "typed"),
+    [
+        ("(v, at) FROM STDIN (FORMAT csv, HEADER true, DELIMITER ',', NULL '')", "a,b\n1,{at}\n"),
+        ("(at) FROM STDIN CSV", "{at}\n"),
+        ("(v, at) FROM STDIN WITH CSV HEADER QUOTE AS '\"'", 'at,v\n1,"{at}"\n'),
+        ("FROM STDIN (FORMAT csv, HEADER false, ENCODING 'UTF8')", "1,{at}\n"),
+        (r"(v, at) FROM STDIN (DELIMITER E'\t', NULL '\N')", "\\x31\t{at}\n\\."),
+        ("(at, v) FROM STDIN (HEADER)", "any\n{at}\t\\061\r\n\\.\r\n"),
+    ],
+)
+def test_options_and_columns_of_copy_are_those_of_postgresql(hub: Served, copy: str, typed: str) -> None:
+    counted = "SELECT count(*), coalesce(sum(coalesce(v, 100)), 0) FROM all_of_tail"
+    count, total = map(int, psql(hub, counted).split("|"))
+    assert psql(hub, f"COPY tail {copy}", typed=typed.format(at="2024-01-02T00:00:00Z")) == "COPY 1\n"
+    v = 100 if copy.startswith("(at) ") else 1
+    until(lambda: psql(hub, counted) == f"{count + 1}|{total + v}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("COPY tail FROM STDIN (FORMAT csv, NULL 'nil')", "COPY does not take NULL NIL"),
+        ("COPY tail FROM STDIN (FORMAT binary)", "COPY does not take FORMAT BINARY"),
+        ("COPY tail FROM STDIN (DELIMITER '|')", "COPY does not take DELIMITER |"),
+        ("COPY tail (v, v) FROM STDIN", 'column "v" specified more than once'),
+        ("INSERT INTO tail (v, V) VALUES (1, 2)", 'column "V" specified more than once'),
+        ("INSERT INTO tail (at) VALUES (now(), 2)", "INSERT has more expressions than target columns"),
+    ],
+)
+def test_rows_of_another_form_are_refused(hub: Served, text: str, message: str) -> None:
+    before = psql(hub, "SHOW STREAMS LIKE 'tail'")
+    assert typed_into(hub, text, typed="").stderr.splitlines()[0] == f"ERROR:  {message}"
+    assert psql(hub, "SHOW STREAMS LIKE 'tail'") == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["INSERT INTO tail (v) VALUES (^nope)", "INSERT INTO tail ^DEFAULT VALUES", "INSERT INTO tail SELECT ^x"],
+)
+def test_a_mistake_of_an_insert_is_shown_where_it_is(hub: Served, text: str) -> None:
+    lines = typed_into(hub, text.replace("^", "")).stderr.splitlines()
+    assert lines[1:3] == [f"LINE 1: {text.replace('^', '')}", " " * (8 + text.index("^")) + "^"]
+
+
 def test_of_rows_that_do_not_fit_none_is_pushed(hub: Served) -> None:
     before = psql(hub, "SHOW STREAMS LIKE 's'")
     done = typed_into(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,8 @@ def test_values_arrive_in_their_types(hub: Served, binary: bool) -> None:
         True,
         datetime(2024, 1, 1, tzinfo=UTC),
         b"\x00\xff",
+        timedelta(days=-2, seconds=3, microseconds=4),
+        time(1, 2, 3, 4),
     ],
 )
 def test_parameters_come_back_as_they_were_sent(hub: Served, value: object) -> None:
@@ -311,3 +314,48 @@ def test_a_hub_that_ends_does_not_wait_for_its_connections(tmp_path: Path, text:
     assert not waiting.is_alive()
     (outcome,) = outcomes
     assert isinstance(outcome, psycopg.Error) or (text != LONG and outcome == 0)
+
+
+AT = datetime(2024, 1, 1, tzinfo=UTC)
+KINDS = "i INT, b BOOLEAN, t STRING, y BINARY, v INTERVAL, d DECIMAL(10,2), f DOUBLE, day DATE, n TIMESTAMP_NTZ, at TIMESTAMP"
+LOCAL = datetime(2024, 1, 1, 1)  # noqa: DTZ001 - without a zone
+VALUES = [
+    (
+        *(1, True, "\b\f\v\t\n\\", b"\x00\xff\\", timedelta(days=1, seconds=5, microseconds=7)),
+        *(Decimal("1.25"), float("nan"), date(2024, 2, 29), LOCAL, AT),
+    ),
+    (
+        *(2, False, "x" * 2_000_000, b"", timedelta(days=-1, seconds=5)),
+        *(Decimal("-0.01"), float("-inf"), date(1, 1, 1), LOCAL, AT),
+    ),
+    (3, *[None] * 8, AT),
+]
+
+
+@pytest.mark.parametrize("how", ["rows", "text", "csv", "INSERT"])
+def test_values_of_every_type_are_pushed(hub: Served, how: str) -> None:
+    """As psycopg writes them, and as COPY TO STDOUT does."""
+    stream, query = f"kinds_{how}".lower(), f"of_kinds_{how}".lower()
+    with connect(hub, autocommit=True) as connection:
+        connection.execute(f"CREATE STREAM {stream} ({KINDS}) USING push TIMESTAMP BY at")
+        connection.execute(f"CREATE QUERY {query} AS SELECT * FROM {stream}")
+        for row in VALUES if how != "rows" else []:
+            connection.execute(f"INSERT INTO {stream} VALUES ({', '.join(['%s'] * len(row))})", row)
+        if how == "rows":
+            with connection.cursor().copy(f"COPY {stream} FROM STDIN") as copy:
+                for row in VALUES:
+                    copy.write_row(row)
+
+        def found(query: str) -> list[Any]:
+            return connection.execute(f"SELECT * FROM {query} ORDER BY i, t").fetchall()
+
+        until(lambda: len(found(query)) == len(VALUES))
+        assert not [pair for pair in zip(found(query), VALUES, strict=True) if repr(pair[0]) != repr(pair[1])]
+        if how in ("text", "csv"):
+            with connection.cursor().copy(f"COPY {query} TO STDOUT (FORMAT {how})") as copy:
+                written = b"".join(map(bytes, copy))
+            with connection.cursor().copy(f"COPY {stream} FROM STDIN (FORMAT {how})") as copy:
+                copy.write(written)
+            until(lambda: len(found(query)) == 2 * len(VALUES))
+            twice = zip(found(query), (row for row in VALUES for _ in range(2)), strict=True)
+            assert not [pair for pair in twice if repr(pair[0]) != repr(pair[1])]

@@ -21,8 +21,7 @@ from headrace.dataclass import dataclass
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.statements.outcome import Outcome
 from headrace.server.following import Publications
-from headrace.server.postgres import copying
-from headrace.server.postgres.copying import CopyIn, CopyOut
+from headrace.server.postgres.copying import CopyIn, CopyOut, Insert
 from headrace.server.postgres.following import FollowingCursor
 from headrace.server.postgres.protocol.problems import Failed, Problem, problem_of
 from headrace.server.postgres.settings import Settings, name_of
@@ -290,6 +289,7 @@ class Session:
         elif _first(inner) in _READS:
             rows = (await self._select(inner)).rows
             assert rows is not None
+            rows.text = None  # the statement that fetches has no place for their errors
             self.cursors[name] = rows
         else:
             raise Failed("0A000", "a cursor is FOR SELECT … or FOLLOW query")
@@ -367,10 +367,13 @@ class Session:
 
     async def _insert(self, text: Text) -> Answer:
         def push() -> int:
-            stream, columns, select = copying.insert_as_select(self.hub, text)
-            selected = self.reader.select(select, self.settings.zone)
-            rows = _whole(selected, self.permissions.largest_body)
-            return self._pushed(rows.num_rows, lambda: copying.insert(self.hub, stream, columns, rows))
+            insert = Insert.of(self.hub, text)
+            try:
+                selected = self.reader.select(insert.select, self.settings.zone)
+                rows = _whole(selected, self.permissions.largest_body)
+            except Failed as failed:
+                raise insert.placed(failed) from None
+            return self._pushed(rows.num_rows, lambda: insert.push(rows))
 
         self.permissions.require("register")
         count = await asyncio.to_thread(push)

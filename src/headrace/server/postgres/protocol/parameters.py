@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import struct
+import uuid
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final
@@ -105,6 +106,13 @@ def _of_binary(kind: PgType, oid: int, value: bytes) -> str:
     if kind is DATE:
         day = date(1970, 1, 1) + timedelta(days=struct.unpack("!i", value)[0] + DAYS_TO_2000)
         return f"DATE '{day.isoformat()}'"
+    if kind is TIME:
+        return f"(TIME '00:00:00' + to_microseconds({struct.unpack('!q', value)[0]}))"
+    if kind is INTERVAL:
+        micros, days, months = struct.unpack("!qii", value)
+        return f"(to_months({months}) + to_days({days}) + to_microseconds({micros}))"
+    if kind is UUID:
+        return f"'{uuid.UUID(bytes=value)}'::UUID"
     if kind is NUMERIC:
         return _quoted(str(_decimal(value)))
     if kind is BYTEA:
