@@ -351,7 +351,7 @@ def test_what_waits_for_a_manifest_is_forgotten_when_all_garbage_is_collected(tm
         engine, minute = hub.loop.engine, 0
         while not engine.merging.writing.written:
             push(hub, [(minute, 3)])
-            engine._write_due(in_thread=False)  # a hub that runs does it after an epoch
+            engine._write_due()  # a hub that runs does it after an epoch
             minute += 1
         assert faults_once_tidy(hub) == []
         for later in range(minute, 30):
