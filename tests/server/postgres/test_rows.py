@@ -150,12 +150,36 @@ def test_columns_are_described_with_their_types_and_formats() -> None:
         ({"a": 1, "b": None}, pa.struct([("a", pa.int8()), ("b", pa.string())]), '{"a":1,"b":null}'),
         (datetime(1, 1, 1, tzinfo=UTC), pa.timestamp("us", "UTC"), "0001-01-01 00:00:00+00"),
         (1_704_067_200_000_120, pa.timestamp("us"), "2024-01-01 00:00:00.00012"),
+        (253_402_300_800_000_000, pa.timestamp("us", "UTC"), "10000-01-01 00:00:00+00"),
+        (3_093_527_894_400_500_000, pa.timestamp("us"), "99999-12-31 00:00:00.5"),
+        (-63_517_824_000_000_000, pa.timestamp("us", "UTC"), "0044-03-15 00:00:00+00 BC"),
+        ((1 << 63) - 1, pa.timestamp("us", "UTC"), "infinity"),
+        (1 - (1 << 63), pa.timestamp("us"), "-infinity"),
+        (-719_163, pa.date32(), "0001-12-31 BC"),
+        (35_804_721, pa.date32(), "99999-12-31"),
+        ((1 << 31) - 1, pa.date32(), "infinity"),
         (None, pa.null(), None),
     ],
 )
 def test_text_is_what_postgresql_would_write(value: object, kind: pa.DataType, text: str | None) -> None:
     ((cell,),) = messages(data_rows(pa.table({"x": pa.array([value], kind)}), [0]))
     assert (None if cell is None else cell.decode()) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "form"),
+    [
+        ((1 << 63) - 1, pa.timestamp("us"), "!q"),
+        (1 - (1 << 63), pa.timestamp("us"), "!q"),
+        ((1 << 31) - 1, pa.date32(), "!i"),
+        (1 - (1 << 31), pa.date32(), "!i"),
+    ],
+)
+def test_an_infinite_time_in_binary_is_the_greatest_or_the_least(
+    value: int, kind: pa.DataType, form: str
+) -> None:
+    ((cell,),) = messages(data_rows(pa.table({"x": pa.array([value], kind)}), [1]))
+    assert cell == struct.pack(form, value if value > 0 else value - 1)
 
 
 @pytest.mark.parametrize(("is_csv", "line"), [(False, b'a\\tb\t\\N\t\tx"y\n'), (True, b'a\tb,,"","x""y"\n')])

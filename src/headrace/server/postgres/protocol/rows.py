@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,15 @@ from headrace.server.postgres.protocol.types import (
     NUMERIC,
     type_of,
 )
+from headrace.time import DAY, render_date
+
+FIRST_DAY: Final = -719_162
+"""0001-01-01."""
+END_DAY: Final = 2_932_897
+"""10000-01-01."""
+INFINITE: Final = (1 << 63) - 1
+"""Microseconds that mean infinity in the reader of tables."""
+INFINITE_DAY: Final = (1 << 31) - 1
 
 
 def row_description(schema: pa.Schema, formats: Sequence[int]) -> bytes:
@@ -107,8 +116,9 @@ def _texts(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         return _floats(column)
     if pa.types.is_timestamp(kind):
-        text = _without_zeros(column.cast(pa.timestamp("us")).cast(pa.string()))
-        return pc.binary_join_element_wise(text, "+00", "") if kind.tz else text
+        return _moments(column.cast(pa.timestamp("us")), "+00" if kind.tz else "")
+    if pa.types.is_date32(kind):
+        return _days(column)
     if pa.types.is_time(kind):
         return _without_zeros(column.cast(pa.string()))
     if pa.types.is_duration(kind):
@@ -131,6 +141,43 @@ def _floats(column: pa.Array) -> pa.Array:
     for written, meant in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
         text = pc.if_else(pc.equal(text, written), meant, text)
     return pc.if_else(pc.equal(text, "-nan"), "NaN", text)
+
+
+def _moments(column: pa.Array, zone: str) -> pa.Array:
+    text = pc.binary_join_element_wise(_without_zeros(column.cast(pa.string())), zone, "")
+    micros = column.cast(pa.int64())
+    return _with_far(text, micros, FIRST_DAY * DAY, END_DAY * DAY, lambda micro: _far_moment(micro, zone))
+
+
+def _days(column: pa.Array) -> pa.Array:
+    return _with_far(column.cast(pa.string()), column.cast(pa.int32()), FIRST_DAY, END_DAY, _far_day)
+
+
+def _with_far(
+    text: pa.Array, numbers: pa.Array, first: int, end: int, write: Callable[[int], str]
+) -> pa.Array:
+    """The text, with that of values before `first` and from `end` on written one by one: Arrow has no text for most of them."""
+    is_far = pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater_equal(numbers, end)), False)
+    if not pc.any(is_far).as_py():
+        return text
+    return pc.replace_with_mask(text, is_far, _mapped(write, numbers.filter(is_far).to_pylist()))
+
+
+def _far_moment(micros: int, zone: str) -> str:
+    if abs(micros) >= INFINITE:
+        return "-infinity" if micros < 0 else "infinity"
+    days, time = divmod(micros, DAY)
+    day, _, era = _far_day(days).partition(" ")
+    return f"{day} {_clock(time)}{zone}" + (f" {era}" if era else "")
+
+
+def _far_day(days: int) -> str:
+    """`10000-01-01`, `0044-03-15 BC`: there is no year 0."""
+    if abs(days) >= INFINITE_DAY:
+        return "-infinity" if days < 0 else "infinity"
+    text = render_date(days)
+    year, rest = text[:-6], text[-6:]
+    return f"{year.lstrip('+')}{rest}" if int(year) > 0 else f"{1 - int(year):04d}{rest} BC"
 
 
 def _without_zeros(text: pa.Array) -> pa.Array:
@@ -179,9 +226,11 @@ def _array(elements: list[str | None]) -> str:
 def _binary(column: pa.Array) -> pa.Array:
     kind, valid = column.type, column.is_valid()
     if pa.types.is_timestamp(kind):
-        return _numbers(column.cast(pa.timestamp("us")).cast(pa.int64()), ">i8", valid, -MICROS_TO_2000)
+        micros = column.cast(pa.timestamp("us")).cast(pa.int64())
+        return _shifted(micros, ">i8", valid, -MICROS_TO_2000, INFINITE)
     if pa.types.is_date(kind):
-        return _numbers(column.cast(pa.date32()).cast(pa.int32()), ">i4", valid, -DAYS_TO_2000)
+        days = column.cast(pa.date32()).cast(pa.int32())
+        return _shifted(days, ">i4", valid, -DAYS_TO_2000, INFINITE_DAY)
     if pa.types.is_time(kind):
         return _numbers(column.cast(pa.time64("us")).cast(pa.int64()), ">i8", valid)
     if pa.types.is_boolean(kind):
@@ -207,6 +256,16 @@ def _binary(column: pa.Array) -> pa.Array:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _binary_arrays(column)
     return _texts(column).cast(pa.binary())
+
+
+def _shifted(column: pa.Array, form: str, valid: pa.Array, shift: int, infinite: int) -> pa.Array:
+    """Times counted from another day; the infinite ones are the greatest and the least number."""
+    shifted = pc.add(column, pa.scalar(shift, column.type))
+    low, high = pa.scalar(-infinite - 1, column.type), pa.scalar(infinite, column.type)
+    shifted = pc.if_else(pc.equal(column, high), high, shifted)
+    return _numbers(
+        pc.if_else(pc.equal(column, pa.scalar(-infinite, column.type)), low, shifted), form, valid
+    )
 
 
 def _numbers(column: pa.Array, form: str, valid: pa.Array, shift: int = 0) -> pa.Array:
