@@ -188,3 +188,13 @@ def test_a_registration_s_values_are_those_that_a_statement_could_give(hub: Hub)
         hub.punctuate("s", "noon")  # type: ignore[arg-type]
     hub.register(select, "q", owner="  ")
     assert hub.catalog.require_query("q").definition.owner is None
+
+
+@pytest.mark.parametrize(("using", "meant"), [("psuh", "push"), ("parqet", "parquet")])
+def test_a_format_that_is_misspelled_is_not_taken_for_one_of_spark(
+    tmp_path: Path, using: str, meant: str
+) -> None:
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
+        with pytest.raises(UserError, match=f"there is no format '{using}'") as failed:
+            hub.execute(f"CREATE STREAM x (k INT) USING {using} OPTIONS (path '{tmp_path}')")
+        assert failed.value.remedy == f"Did you mean '{meant}'?"

@@ -18,7 +18,7 @@ from headrace.archive.runs import AT, BLOCK, FATE, POSITION
 from headrace.catalog import system_streams
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.options import OURS
-from headrace.errors import EpochFailed, HeadraceError, UserError
+from headrace.errors import EpochFailed, HeadraceError, UserError, did_you_mean
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.epoch import push
 from headrace.runtime.epoch.pipeline import Pipeline
@@ -100,6 +100,11 @@ class StreamingFrames:
                 remedy="A program passes a streaming DataFrame: hub.create_stream(name, frame).",
             )
         if definition.using not in _WITHOUT_SPARK:
+            if getattr(self._pipeline.loop.engine.executor, "spark", None) is None:
+                raise UserError(
+                    f"there is no format '{definition.using}' of files, and this hub runs without Spark, which might have it",
+                    remedy=did_you_mean(definition.using, OURS),
+                )
             named_source(self._pipeline.session(), definition)
 
     def _all(self) -> dict[str, DataFrame]:
