@@ -102,9 +102,8 @@ def _statement(cursor: Cursor) -> Statement:
         span = cursor.since(token.span)
         return replace(statement, text=cursor.text[span.start : span.end], span=span)
     if token.kind == "name":
-        raise cursor.error(
-            f"no statement begins with '{token.text}'", token.span, did_you_mean(token.text, _PARSERS)
-        )
+        remedy = _PUSH if token.upper == "INSERT" else did_you_mean(token.text, _PARSERS)
+        raise cursor.error(f"no statement begins with '{token.text}'", token.span, remedy)
     raise cursor.expected("a statement", _STATEMENTS)
 
 
@@ -382,4 +381,7 @@ _PARSERS: Final[dict[str, Callable[[Cursor], Statement]]] = {
     "PUNCTUATE": _punctuate,
     "SET": _set,
 }
+_PUSH: Final = (
+    "Rows are pushed: hub.push(name, rows), POST /v1/streams/NAME/rows, or INSERT over PostgreSQL's protocol."
+)
 _STATEMENTS: Final = f"A statement begins with {', '.join(_PARSERS)}."
