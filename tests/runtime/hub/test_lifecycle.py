@@ -73,6 +73,19 @@ def test_a_name_that_is_used_again_is_another_query_and_state_goes_with_the_old_
         assert (line["operators"], line["state_bytes"]) == ({}, 0)
 
 
+def test_workers_know_the_executions_of_a_home_from_those_of_the_one_before_in_its_folder(
+    tmp_path: Path,
+) -> None:
+    """They keep what the last execution has left for the next one: a number alone would be that of the other home, too."""
+    executions: list[str] = []
+    for _ in range(2):
+        shutil.rmtree(tmp_path / "home", ignore_errors=True)
+        with open_hub(tmp_path / "home", local=True) as hub:
+            rounds = hub.loop.engine.rounds
+            executions += [rounds.messages(hub.home.latest()).execution for _ in range(3)]
+    assert len(set(executions)) == 6
+
+
 def test_a_home_that_is_made_again_in_a_folder_has_no_answer_of_the_one_before(tmp_path: Path) -> None:
     """As in a notebook that deletes its home and runs again: the epochs, queries and streams have the same numbers and names."""
     for count in (5, 3, 4):

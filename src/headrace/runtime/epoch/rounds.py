@@ -7,6 +7,7 @@ Nothing of it counts before the manifest is published.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
@@ -143,6 +144,8 @@ class Rounds:
     _accepted: str = ""
     """The last execution that was published."""
     _executions: int = 0
+    _opening: str = field(init=False, default_factory=lambda: uuid.uuid4().hex[:12])
+    """The first part of executions: another home, which was in the same folder before, has left agendas in workers that stay."""
     _failing_before: FailingQueries = field(default_factory=FailingQueries)
     """As they were when the epoch began."""
     _last_tasks: tuple[int, int] = (0, 0)
@@ -251,7 +254,7 @@ class Rounds:
             self.plan,
             manifest,
             manifest if epoch is None else epoch.began,
-            f"{manifest.incarnation}.{self._executions}",
+            f"{self._opening}.{self._executions}",
             "" if epoch is None else epoch.execution,
             self.home.store.synced,
             archives,
