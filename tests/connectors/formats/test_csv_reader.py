@@ -114,6 +114,25 @@ def test_a_quoted_line_feed_belongs_to_a_cell_only_with_multi_line(tmp_path: Pat
     assert len(everything(stream(tmp_path, "csv"))[1]) == 4
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_in_quotes_stay_as_they_are(tmp_path: Path, end: str) -> None:
+    lines = [
+        '1,1,"a\rb",2023-01-01',
+        '1,1,"c\r\nd",2023-01-01',
+        '2,2,5" disk,2023-01-01',
+        '3,3,"\r",2023-01-01',
+        "",
+    ]
+    (tmp_path / "a.csv").write_bytes(end.join(lines).encode())
+    rows, reasons = everything(stream(tmp_path, "csv", multiLine="true"))
+    assert [row["s"] for row in rows] == ["a\rb", "c\r\nd", '5" disk', "\r"]
+    assert reasons == []
+    escaped = end.join(['1,1,"a\\"\rb",2023-01-01', "2,2,c,2023-01-01"])
+    (tmp_path / "a.csv").write_bytes(escaped.encode())
+    rows, _ = everything(stream(tmp_path, "csv", multiLine="true", escape="\\"))
+    assert [row["s"] for row in rows] == ['a"\rb', "c"]
+
+
 def test_a_column_missing_in_the_header_rejects_each_record(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"k,v,at\n1,1,2023-01-01\n\n2,\xff,x\n3\n")
     records = rejected(stream(tmp_path, "csv", header="true"))
@@ -180,7 +199,7 @@ def test_the_size_of_blocks_does_not_matter(
 CELLS = st.one_of(
     st.none(), st.text(st.characters(codec="utf-8", exclude_characters="\r\n\ufeff"), max_size=6)
 )
-SPREAD = st.one_of(st.none(), st.text('ab ,;"\n', max_size=6))
+SPREAD = st.one_of(st.none(), st.text('ab ,;"\r\n', max_size=6))
 TEXTS = Schema((Field("a", STRING), Field("b", STRING)))
 
 

@@ -26,6 +26,16 @@ def are_well_quoted(records: bytes, options: TextOptions) -> bool:
     return _records(options).fullmatch(records) is not None
 
 
+def quoted_cells(options: TextOptions) -> re.Pattern[bytes]:
+    """The cells in quotes, of any text."""
+    quote, escape = re.escape(options.quote.encode()), _escape(options)
+    escaped = rb"|" + re.escape(escape) + rb"." if escape else b""
+    before = rb"(?<![^" + re.escape(options.separator.encode()) + rb"\r\n]" + quote + rb")"
+    plain = rb"[^" + quote + re.escape(escape) + rb"]"
+    text = rb"(?:" + plain + rb"|" + quote + quote + escaped + rb")*+"
+    return re.compile(quote + before + text + quote, re.DOTALL)
+
+
 def cell_with_text_after_quote(record: bytes, options: TextOptions) -> int | None:
     """The number of the first cell, from 1, with text after its closing quote; None for a record without one."""
     at, number, cell = 0, 1, _cell(options)

@@ -22,6 +22,7 @@ from headrace.connectors.formats import text_lines
 from headrace.connectors.formats.csv_quotes import (
     are_well_quoted,
     cell_with_text_after_quote,
+    quoted_cells,
     with_plain_escapes,
 )
 from headrace.connectors.formats.text_values import convert, with_article
@@ -59,7 +60,8 @@ def chunks(file: BinaryIO, record: IngestRecord, definition: StreamDefinition) -
     headed = options.header and record.start == 0
     number = 0
     quote = ord(options.quote) if options.multi_line and options.quote else 0
-    for block in text_lines.blocks(file, record, options.encoding, quote=quote):
+    quoted = quoted_cells(options) if quote else None
+    for block in text_lines.blocks(file, record, options.encoding, quote=quote, quoted=quoted):
         text = _without_comments(block, options.comment.encode()) if options.comment else block
         if headed and text:
             text = _without_head(text)
