@@ -135,12 +135,12 @@ def test_epochs_that_go_backwards_are_found(home: Path) -> None:
     ]
 
 
-def test_an_orphan_is_a_note_while_it_is_young_and_a_fault_when_it_is_old(home: Path) -> None:
+def test_an_orphan_is_a_note_while_it_is_young_and_garbage_when_it_is_old(home: Path) -> None:
     store = LocalStore(home)
     store.write_once("results/orphan", [b"abc"])
     ((severity, name, message),) = found(home)
     assert (severity, name) == ("note", "results/orphan")
     assert "3 bytes" in message
     ((old),) = check_home(store, now=FOREVER, grace=HOUR)
-    assert (old.severity, old.name) == ("fault", "results/orphan")
-    assert "should have been collected" in old.message
+    assert (old.severity, old.name) == ("garbage", "results/orphan")
+    assert "the next start collects it" in old.message

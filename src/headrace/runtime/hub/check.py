@@ -35,7 +35,7 @@ class Report:
 
 
 def check(path: Path, *, at: Instant | None = None) -> Report:
-    """Verify a home without changing it. Files younger than an hour that nothing names are only counted.
+    """Verify a home without changing it. Files that nothing names are only counted: a home that is closed leaves some to its next start.
 
     Raises `UserError` when there is no home, or one of a format that this program does not read.
     """
@@ -52,6 +52,11 @@ def check(path: Path, *, at: Instant | None = None) -> Report:
     if notes:
         lines.append(
             f"{notes} file{'' if notes == 1 else 's'} that no manifest names yet, not old enough to be collected"
+        )
+    garbage = sum(finding.severity == "garbage" for finding in findings)
+    if garbage:
+        lines.append(
+            f"{garbage} file{'' if garbage == 1 else 's'} that no manifest names: the next start collects {'it' if garbage == 1 else 'them'}"
         )
     lines.append(f"{path} has {len(faults)} faults" if faults else f"{path} is whole")
     return Report(tuple(lines), len(faults))

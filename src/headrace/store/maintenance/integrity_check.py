@@ -21,7 +21,8 @@ from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.garbage_collection import DATA_FOLDERS, LiveNames, names_in_logs
 from headrace.time import FOREVER, Duration, Instant
 
-Severity: TypeAlias = Literal["fault", "note"]
+Severity: TypeAlias = Literal["fault", "garbage", "note"]
+"""Garbage is a file that the next start of the home collects."""
 
 _PARQUET: Final = b"PAR1"
 
@@ -149,8 +150,8 @@ def _orphans(store: Store, live: set[str], now: Instant, grace: Duration) -> Ite
     for file in [*files, *store.list(unfinished=True)]:
         age = now - file.modified
         if age > grace:
-            message = f"named by no manifest, {file.bytes} bytes, {age // 1_000_000} s old: should have been collected"
-            yield Finding("fault", file.name, message)
+            message = f"named by no manifest, {file.bytes} bytes, {age // 1_000_000} s old; the next start collects it"
+            yield Finding("garbage", file.name, message)
         else:
             message = f"named by no manifest yet, {file.bytes} bytes; collected when older than the grace"
             yield Finding("note", file.name, message)
