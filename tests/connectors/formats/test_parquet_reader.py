@@ -186,3 +186,15 @@ def test_only_the_columns_asked_for_come_back_in_that_order(tmp_path: Path) -> N
     (batch,) = read(record, definition, ("v", "k"))
     assert batch.table.schema.names == ["v", "k"]
     assert batch.at.tolist() == [1_672_531_200_000_000] * 3
+
+
+@pytest.mark.parametrize("using", FORMATS)
+def test_nanoseconds_are_rounded_down_to_microseconds(tmp_path: Path, using: str) -> None:
+    """Also those before 1970: a row belongs to the window that its nanosecond is in."""
+    nanos = [-2001, -2000, -1, 0, 999, 1000]
+    at = pa.array(nanos, pa.int64()).cast(pa.timestamp("ns", tz="UTC"))
+    write(tmp_path / "1.parquet", table(len(nanos), AT=at), using)
+    source = stream(tmp_path, using.split()[0])
+    (record,) = list_new(source, (), ARRIVAL)
+    seen = [instant for batch in read(record, source) for instant in batch.times.instants.tolist()]
+    assert seen == [nano // 1000 for nano in nanos]

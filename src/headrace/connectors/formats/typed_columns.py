@@ -92,9 +92,21 @@ def _cast(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, npt.NDArray[
     if column.type == target:
         return column, None
     try:
-        return pc.cast(column, options=pc.CastOptions(target, allow_time_truncate=True)), None
+        return _converted(column, target), None
     except pa.ArrowInvalid:
         return _cast_what_fits(column, target)
+
+
+def _converted(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """The column in another type; nanoseconds are rounded down to microseconds, also those before 1970, which Arrow rounds up."""
+    converted = pc.cast(column, options=pc.CastOptions(target, allow_time_truncate=True))
+    if not (pa.types.is_timestamp(column.type) and column.type.unit == "ns"):
+        return converted
+    nanos, micros = column.cast(pa.int64()), converted.cast(pa.int64())
+    if (pc.min(nanos).as_py() or 0) >= 0:
+        return converted
+    is_up = pc.less(nanos, pc.multiply(micros, pa.scalar(1000, pa.int64())))
+    return pc.subtract(micros, is_up.cast(pa.int64())).cast(target)
 
 
 def _what_is_text(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
@@ -115,9 +127,7 @@ def _cast_what_fits(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, np
     values, failed = [], np.zeros(len(column), np.bool_)
     for at in range(len(column)):
         try:
-            values.append(
-                pc.cast(column.slice(at, 1), options=pc.CastOptions(target, allow_time_truncate=True))
-            )
+            values.append(_converted(column.slice(at, 1), target))
         except pa.ArrowInvalid:
             values.append(pa.nulls(1, target))
             failed[at] = True
