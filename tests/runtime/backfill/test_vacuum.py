@@ -19,7 +19,7 @@ import pytest
 from headrace.archive.blocks import blocks_of, seed_of
 from headrace.archive.prefixes import Prefixes
 from headrace.archive.runs import POSITION
-from headrace.errors import UserError
+from headrace.errors import CorruptStore, UserError
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
@@ -323,3 +323,30 @@ def test_a_time_of_which_all_rows_were_dropped_is_not_answered_exactly(tmp_path:
         assert row["n"] == 0
         assert row["n_error"] > 0
         assert row["kept"] < 0.1
+
+
+def test_a_damaged_run_is_not_reduced_and_stops_no_query(tmp_path: Path) -> None:
+    """The hub names it; the archive is reduced once it is put back."""
+    with opened(tmp_path / "home") as hub:
+        hub.loop.engine.vacuuming.every = 1
+        hub.register("SELECT COUNT(*) AS n FROM s [RANGE TUMBLING 1 HOUR]", "q")
+        fill(hub, 0, 1)
+        (file,) = (tmp_path / "home" / "archive" / "s").iterdir()
+        data = file.read_bytes()
+        file.unlink()
+        file.write_bytes(data[:100])
+        fill(hub, 1, 9)
+        hub.catch_up()
+        assert hub.query("q").history()["n"].to_pylist() == [HOUR_ROWS] * 8
+        assert segments(hub) == ()
+        (warning,) = hub.status()["sources"].values()
+        assert "is not reduced" in warning
+        assert file.name in warning
+        with pytest.raises(CorruptStore, match=file.name):
+            hub.vacuum()
+        file.unlink()
+        file.write_bytes(data)
+        fill(hub, 9, 11)
+        hub.catch_up()
+        assert segments(hub)
+        assert hub.status()["sources"] == {}

@@ -48,7 +48,7 @@ class Pipeline:
         """Query → the reasons of the rows on which it failed in the last provisional closing, one a row."""
         self.closing_failures: dict[str, str] = {}
         """Query → the reason why it has no rows in the last provisional closing."""
-        self.source_notes: list[Callable[[], Mapping[str, str]]] = []
+        self.source_notes: list[Callable[[], Mapping[str, str]]] = [loop.engine.vacuuming.notes]
         """Each gives, by stream, what is wrong with its source; see `source_warnings`."""
 
     @property

@@ -102,12 +102,17 @@ def time_of(stream: StreamDefinition) -> str:
     return time if time is not None and runs.has_own_time(stream.schema.arrow(), time) else runs.AT
 
 
+def prefixes_of(home: Home, piece: Piece) -> Prefixes:
+    """The prefixes of a run. Raises `CorruptStore` with the name of a damaged one."""
+    data = home.store.map(piece.file)
+    return Prefixes.of(data, piece.groups, RunFile.of(data, piece.file).file.metadata)
+
+
 def bytes_of(home: Home, piece: Piece) -> int:
     """The bytes of a run: of its file, or of its own row groups in one where runs are joined."""
-    data = home.store.map(piece.file)
     if piece.groups is None:
-        return int(data.size)
-    footer = Prefixes.of(data, piece.groups).footer
+        return int(home.store.map(piece.file).size)
+    footer = prefixes_of(home, piece).footer
     return sum(
         footer.row_group(number).column(column).total_compressed_size
         for number in piece.groups

@@ -19,14 +19,14 @@ from typing import Any, Final
 
 from headrace.archive import runs
 from headrace.archive.blocks import blocks_for
-from headrace.archive.prefixes import Prefixes
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.reductions import Reduction
 from headrace.dataclass import dataclass
+from headrace.errors import CorruptStore
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, Piece, retained
 from headrace.runtime.home.home import Home
 from headrace.runtime.reduction.counts import LEAST
-from headrace.runtime.reduction.segment_writer import SegmentWriter, bytes_of, time_of
+from headrace.runtime.reduction.segment_writer import SegmentWriter, bytes_of, prefixes_of, time_of
 from headrace.runtime.reduction.segments import (
     ARCHIVE,
     Copy,
@@ -86,15 +86,28 @@ class Vacuum:
     readers: Readers
     at_once: bool = True
     sizes: RunSizes = field(default_factory=RunSizes)
+    damaged: dict[str, CorruptStore] = field(default_factory=dict)
+    """Stream → the damaged run that its reduction has met, unless `at_once`."""
 
     def next(self, streams: Sequence[StreamDefinition]) -> Vacuumed | None:
-        """Write the next segment that is due, durably; None where none is."""
+        """Write the next segment that is due, durably; None where none is. Streams with a damaged run are left out.
+
+        Raises `CorruptStore` for a damaged run `at_once`.
+        """
         for stream in streams:
-            for target in self._targets(stream):
-                done = target.next()
-                if done is not None:
-                    return done
+            try:
+                done = self._next_of(stream)
+            except CorruptStore as error:
+                if self.at_once:
+                    raise
+                self.damaged[stream.name] = error
+                continue
+            if done is not None:
+                return done
         return None
+
+    def _next_of(self, stream: StreamDefinition) -> Vacuumed | None:
+        return next((done for target in self._targets(stream) if (done := target.next()) is not None), None)
 
     def free(self, stream: StreamDefinition) -> FreeSpace:
         """The space that rows of a stream still use although their age has reduced or expired them."""
@@ -221,7 +234,7 @@ class _Target:
             segments, counts = self.writer.counted(pieces, keep, self.reduction.counted, self.copy.counts)
         elif pieces:
             time = time_of(self.stream)
-            prefixes = [Prefixes.of(self.home.store.map(piece.file), piece.groups) for piece in pieces]
+            prefixes = [prefixes_of(self.home, piece) for piece in pieces]
             low = min(of_run.range_of(time)[0] for of_run in prefixes)
             segments = (self.writer.written(pieces, rows, (low, high), keep),)
         return self._done((), segments, horizon, len(entries), counts)
@@ -323,8 +336,11 @@ class _Target:
         return space
 
     def _beyond(self, piece: Piece, high: Instant) -> FreeSpace:
-        """The row groups of a file that the vacuum will not read: all that is behind the share that its age leaves."""
-        prefixes = Prefixes.of(self.home.store.map(piece.file), piece.groups)
+        """The row groups of a file that the vacuum will not read: all that is behind the share that its age leaves; none of a damaged file."""
+        try:
+            prefixes = prefixes_of(self.home, piece)
+        except CorruptStore:
+            return FreeSpace()
         remaining = prefixes.holding(self._keep(high))
         behind = prefixes.groups_up_to(len(prefixes.groups) - 1, remaining)
         dropped = [prefixes.footer.row_group(number) for number in behind]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.dataclass import dataclass
+from headrace.errors import CorruptStore
 from headrace.runtime.home.background_write import BackgroundWrite, Turns
 from headrace.runtime.home.home import Home
 from headrace.runtime.reduction.segments import Readers, Vacuumed, with_copies, with_vacuumed
@@ -29,6 +30,8 @@ class Vacuuming:
     """The next manifest takes in what it has written."""
     _sizes: RunSizes | None = None
     """What one look has found for the next."""
+    _last: Mapping[str, CorruptStore] = field(default_factory=dict)
+    """Stream → the damaged run that the last look has met."""
     _turns: Turns = field(default_factory=Turns)
 
     def settled(self, planned: Manifest, streams: Sequence[StreamDefinition], readers: Readers) -> Manifest:
@@ -57,7 +60,12 @@ class Vacuuming:
 
         self._sizes = self._sizes or RunSizes()
         vacuum = Vacuum(self.home, manifest, readers, at_once=False, sizes=self._sizes)
+        self._last = vacuum.damaged
         self.writing.start(lambda: vacuum.next(reducing), in_thread=in_thread)
+
+    def notes(self) -> dict[str, str]:
+        """Stream → why its archive is not reduced, of those that the last look has found damaged."""
+        return {stream: f"its archive is not reduced: {error}" for stream, error in list(self._last.items())}
 
     def due(
         self, manifest: Manifest, streams: Sequence[StreamDefinition], readers: Readers
