@@ -90,7 +90,7 @@ class RandomBlocks:
         """The rows of the first row groups of a run, in the order of the stream."""
         groups = range(count)
         with pq.ParquetFile(run.path, metadata=run.prefixes.footer) as file:
-            rows = RunFile(file).read(names, groups)
+            rows = RunFile(file, str(run.path)).read(names, groups)
         self.counters.seeks += 1
         self.counters.blocks_read += len(groups)
         self.counters.rows_read += rows.num_rows

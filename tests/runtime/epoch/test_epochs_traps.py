@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.connectors.sources.segment_files import batch_name, segment_record, write_segment
-from headrace.errors import AlreadyPublished, EpochFailed
+from headrace.errors import AlreadyPublished, CorruptStore, EpochFailed
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.home import run_cache
 from headrace.runtime.hub.hub import Hub
@@ -211,13 +211,20 @@ def test_a_task_that_runs_in_another_worker_each_time_answers_the_same(tmp_path:
         assert_right(other)
 
 
-def test_a_home_without_its_manifests_reads_its_input_again_instead_of_skipping_it(tmp_path: Path) -> None:
+def test_a_home_without_its_manifests_is_not_opened_until_they_are_back(tmp_path: Path) -> None:
+    """Its sources may have been deleted since, and rows that were pushed are in its archive alone, which nothing names."""
     rig = rig_of(tmp_path)
     rig.drop(*FILES)
     with rig.hub(2, FEW) as hub:
         hub.catch_up()
-    for file in (rig.home / "manifests").iterdir():
-        file.unlink()
+    manifests = (rig.home / "manifests").rename(tmp_path / "manifests")
+    (rig.home / "manifests").mkdir()
+    files = sorted(rig.home.rglob("*"))
+    with pytest.raises(CorruptStore, match="manifests/ has none"), rig.hub(2):
+        pass
+    assert sorted(rig.home.rglob("*")) == files
+    (rig.home / "manifests").rmdir()
+    manifests.rename(rig.home / "manifests")
     with rig.hub(2) as hub:
         assert_right(hub)
 
