@@ -194,7 +194,7 @@ def test_nanoseconds_are_rounded_down_to_microseconds(tmp_path: Path, using: str
     nanos = [-2001, -2000, -1, 0, 999, 1000]
     at = pa.array(nanos, pa.int64()).cast(pa.timestamp("ns", tz="UTC"))
     write(tmp_path / "1.parquet", table(len(nanos), AT=at), using)
-    source = stream(tmp_path, using.split()[0])
+    source = stream(tmp_path, using.split(maxsplit=1)[0])
     (record,) = list_new(source, (), ARRIVAL)
     seen = [instant for batch in read(record, source) for instant in batch.times.instants.tolist()]
     assert seen == [nano // 1000 for nano in nanos]
