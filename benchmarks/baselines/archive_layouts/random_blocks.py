@@ -108,7 +108,7 @@ class RandomBlocks:
         data = randomised(drawn, Order(at, position, position), self.blocks)
         path = self.folder / f"run-{len(self.runs)}.parquet"
         path.write_bytes(data)
-        prefixes = Prefixes.of(data)
+        prefixes = Prefixes.of(pq.read_metadata(pa.BufferReader(data)))
         sizes = tuple(stored_bytes(prefixes.footer, group) for group in range(prefixes.footer.num_row_groups))
         self.counters.wrote(rows.num_rows, len(sizes), data.size)
         self.runs += (Run(path, prefixes, int(at.min()), int(at.max()), sizes),)

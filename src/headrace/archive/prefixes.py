@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from headrace.archive.runs import JOINED, ROWS, SHARES
 from headrace.dataclass import dataclass
 from headrace.time import BEGINNING, FOREVER, Instant
@@ -37,20 +35,10 @@ class Prefixes:
     """The run's first row group: another one than 0 where runs are joined in one file."""
 
     @staticmethod
-    def of(
-        file: pa.Buffer, own: Sequence[int] | None = None, footer: pq.FileMetaData | None = None
-    ) -> Prefixes:
+    def of(footer: pq.FileMetaData, own: Sequence[int] | None = None) -> Prefixes:
         """The prefixes of a run, from its footer; of a run that is joined with others, `own` are its row groups."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
-
-        footer = pq.read_metadata(pa.BufferReader(file)) if footer is None else footer
         if own is not None:
             return Prefixes._of_joined(own, json.loads(footer.metadata[JOINED.encode()]), footer)
-        return Prefixes.of_footer(footer)
-
-    @staticmethod
-    def of_footer(footer: pq.FileMetaData) -> Prefixes:
-        """The same of a run that is not joined with others."""
         count = footer.num_row_groups
         metadata = footer.metadata or {}
         if SHARES.encode() not in metadata:

@@ -35,9 +35,14 @@ class RunFile:
             return RunFile(pq.ParquetFile(pa.BufferReader(data), metadata=footer), name)
 
     @property
+    def footer(self) -> pq.FileMetaData:
+        """What its end has about its row groups and columns."""
+        return self.file.metadata
+
+    @property
     def rows_of_groups(self) -> tuple[int, ...]:
         """The number of rows of each row group."""
-        footer = self.file.metadata
+        footer = self.footer
         return tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
 
     def time_column(self, time: str | None) -> str:

@@ -127,10 +127,11 @@ def test_line_ends_in_quotes_stay_as_they_are(tmp_path: Path, end: str) -> None:
     rows, reasons = everything(stream(tmp_path, "csv", multiLine="true"))
     assert [row["s"] for row in rows] == ["a\rb", "c\r\nd", '5" disk', "\r"]
     assert reasons == []
-    escaped = end.join(['1,1,"a\\"\rb",2023-01-01', "2,2,c,2023-01-01"])
-    (tmp_path / "a.csv").write_bytes(escaped.encode())
-    rows, _ = everything(stream(tmp_path, "csv", multiLine="true", escape="\\"))
-    assert [row["s"] for row in rows] == ['a"\rb', "c"]
+    for escape in ("\\", "!"):
+        escaped = end.join([f'1,1,"a{escape}"\rb",2023-01-01', "2,2,c,2023-01-01"])
+        (tmp_path / "a.csv").write_bytes(escaped.encode())
+        rows, _ = everything(stream(tmp_path, "csv", multiLine="true", escape=escape))
+        assert [row["s"] for row in rows] == ['a"\rb', "c"]
 
 
 def test_a_column_missing_in_the_header_rejects_each_record(tmp_path: Path) -> None:

@@ -79,6 +79,6 @@ def test_what_a_summary_has_of_producers_is_not_changed_by_later_batches() -> No
     producers.add(batch("one", 500, 500))
     producers.add(batch("third", 0, 501))
     assert stored == Producers.from_json(stored).as_json()
-    assert [Producers.batches_of(values) for values in stored.values()] == [COMPARED, 1]
+    assert [Producer.batches_of(values) for values in stored.values()] == [COMPARED, 1]
     again = Producers.from_json(stored)
     assert (again.last("one"), again.last("other"), again.last("third")) == (COMPARED + 1, 7, None)

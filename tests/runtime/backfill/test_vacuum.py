@@ -18,6 +18,7 @@ import pytest
 
 from headrace.archive.blocks import blocks_of, seed_of
 from headrace.archive.prefixes import Prefixes
+from headrace.archive.run_file import RunFile
 from headrace.archive.runs import POSITION
 from headrace.errors import CorruptStore, UserError
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
@@ -95,7 +96,7 @@ def test_rows_are_dropped_by_their_age_and_only_the_last_blocks_of_them(tmp_path
             block = blocks_of(table.column(POSITION).to_numpy(), seed_of("s"), 8)
             assert set(block.tolist()) == set(range(round(segment.keep * 8)))
             assert table.num_rows == segment.stored
-            prefixes = Prefixes.of(hub.home.store.map(segment.file))
+            prefixes = Prefixes.of(RunFile.of(hub.home.store.map(segment.file), segment.file).footer)
             assert (prefixes.shares[-1], prefixes.population) == (segment.keep, segment.rows)
         stored = {
             row["v"]

@@ -69,6 +69,19 @@ def test_a_look_at_an_archive_opens_what_is_new(tmp_path: Path, monkeypatch: pyt
         assert len(opened_files) - looked <= 3
 
 
+def test_damaged_runs_in_one_file_count_for_nothing(tmp_path: Path) -> None:
+    """So that `status` and the reduction of the others continue; who reads the run gets the error."""
+    with opened(tmp_path / "home", BY_BYTES) as hub:
+        fill(hub, 0, 1)
+        (file,) = (tmp_path / "home" / "archive" / "s").iterdir()
+        name = f"archive/s/{file.name}"
+        assert bytes_of(hub.home, Piece(name)) == file.stat().st_size
+        data = file.read_bytes()
+        file.unlink()
+        file.write_bytes(data[:100])
+        assert bytes_of(hub.home, Piece(name, (0,))) == 0
+
+
 def test_an_archive_above_its_limit_is_halved_evenly_until_it_fits(tmp_path: Path) -> None:
     with opened(tmp_path / "home", BY_BYTES) as hub:
         for number in range(2, 40, 6):

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.archive.prefixes import Prefixes
+from headrace.archive.run_file import RunFile
 from headrace.archive.runs import POSITION
 from headrace.errors import CorruptStore
 from headrace.runtime.backfill import archive_reader
@@ -164,7 +165,9 @@ def test_an_archive_of_many_epochs_has_few_files(tmp_path: Path) -> None:
         assert len(there(hub)) <= 60 / FEW + 2 * FEW + 8
         joined = [entry for entry in entries(hub) if entry.within]
         assert len(joined) >= 60 - 2 * FEW
-        footer = Prefixes.of(hub.home.store.map(joined[0].within), (0,)).footer
+        footer = Prefixes.of(
+            RunFile.of(hub.home.store.map(joined[0].within), joined[0].within).footer, (0,)
+        ).footer
         assert footer.num_rows == FEW * 5
 
 

@@ -16,6 +16,7 @@ import pytest
 from headrace.archive import blocks as archive_blocks
 from headrace.archive.blocks import Blocks, blocks_of, seed_of
 from headrace.archive.prefixes import Prefixes
+from headrace.archive.run_file import RunFile
 from headrace.archive.runs import BLOCK, POSITION
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
@@ -102,7 +103,7 @@ def test_a_sample_has_the_rows_that_a_run_of_all_has_in_its_first_parts(tmp_path
             chosen = whole.filter(pa.array(whole.column(BLOCK).to_numpy() < 4))
             table = pq.read_table(tmp_path / "home" / sample.file)
             assert table.sort_by(POSITION).equals(chosen.sort_by(POSITION))
-            prefixes = Prefixes.of(hub.home.store.map(sample.file))
+            prefixes = Prefixes.of(RunFile.of(hub.home.store.map(sample.file), sample.file).footer)
             assert prefixes.shares == (1 / 16, 2 / 16, 3 / 16, 4 / 16)
             assert prefixes.population == 4 * ROWS
             assert table.column(BLOCK).to_pylist() == sorted(table.column(BLOCK).to_pylist())
@@ -120,7 +121,7 @@ def test_the_parts_of_a_sample_are_finer_than_those_of_its_runs(
     with opened(tmp_path / "home", "blocks '2'") as hub:
         fill(hub, 0, GROUP + 1)
         ((_, sample),) = samples(hub)
-        prefixes = Prefixes.of(hub.home.store.map(sample.file))
+        prefixes = Prefixes.of(RunFile.of(hub.home.store.map(sample.file), sample.file).footer)
         assert prefixes.shares == (1 / 4,)
         position = pq.read_table(tmp_path / "home" / sample.file).column(POSITION).to_numpy()
         assert blocks_of(position, seed_of("s"), 4).max() == 0
@@ -303,7 +304,10 @@ def test_a_kill_at_any_call_leaves_a_home_whose_samples_have_the_rows_of_their_r
                 with_sample += 1
                 entries = hub.home.entries(hub.home.latest(), "archive:s")[first : first + GROUP]
                 assert sample.rows == sum(entry["rows"] for entry in entries)
-                assert Prefixes.of(hub.home.store.map(sample.file)).population == sample.rows
+                assert (
+                    Prefixes.of(RunFile.of(hub.home.store.map(sample.file), sample.file).footer).population
+                    == sample.rows
+                )
             (row, *_), _ = asked(hub, "SELECT COUNT(*) AS n FROM s WITHIN 0 PERCENT")
             committed = hub.home.latest().stream("s")
             assert row["n"] == committed.rows - committed.late

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from headrace.connectors.formats.text_lines import with_feeds
 from headrace.connectors.records.options import TextOptions
 
 _FEED: Final = ord("\n")
@@ -26,14 +27,25 @@ def are_well_quoted(records: bytes, options: TextOptions) -> bool:
     return _records(options).fullmatch(records) is not None
 
 
-def quoted_cells(options: TextOptions) -> re.Pattern[bytes]:
-    """The cells in quotes, of any text."""
-    quote, escape = re.escape(options.quote.encode()), _escape(options)
-    escaped = rb"|" + re.escape(escape) + rb"." if escape else b""
-    before = rb"(?<![^" + re.escape(options.separator.encode()) + rb"\r\n]" + quote + rb")"
-    plain = rb"[^" + quote + re.escape(escape) + rb"]"
-    text = rb"(?:" + plain + rb"|" + quote + quote + escaped + rb")*+"
-    return re.compile(quote + before + text + quote, re.DOTALL)
+def feeds_outside_quotes(options: TextOptions, block: bytes) -> bytes:
+    """A block of records with LF for each line end; returns in cells in quotes stay."""
+    if not _may_quote_returns(options, block):
+        return with_feeds(block)
+    parts, at = list[bytes](), 0
+    for cell in _quoted_anywhere(options).finditer(block):
+        if b"\r" in cell[0]:
+            parts += [with_feeds(block[at : cell.start()]), cell[0]]
+            at = cell.end()
+    return b"".join([*parts, with_feeds(block[at:])])
+
+
+def _may_quote_returns(options: TextOptions, block: bytes) -> bool:
+    """Whether a return has an odd number of quotes before it, or escapes make that hard to see."""
+    escape, signs = _escape(options), np.frombuffer(block, np.uint8)
+    if escape and escape in block:
+        return True
+    quotes = np.flatnonzero(signs == ord(options.quote))
+    return bool((np.searchsorted(quotes, np.flatnonzero(signs == ord("\r"))) % 2).any())
 
 
 def cell_with_text_after_quote(record: bytes, options: TextOptions) -> int | None:
@@ -98,6 +110,13 @@ def _quoted(options: TextOptions) -> re.Pattern[bytes]:
     escaped = b"|%b[%b%b]|%b" % (escape, quote, escape, escape) if escape else b""
     inside = b"(?:[^%b%b%b]++|%b%b%b)*+" % (quote, escape, feed, quote, quote, escaped)
     return re.compile(quote + inside + quote, re.DOTALL)
+
+
+@lru_cache(maxsize=64)
+def _quoted_anywhere(options: TextOptions) -> re.Pattern[bytes]:
+    """Such a cell where a record has one."""
+    before = b"(?<![^%b\r\n])" % re.escape(options.separator.encode())
+    return re.compile(before + _quoted(options).pattern, re.DOTALL)
 
 
 @lru_cache(maxsize=64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from headrace.connectors.formats import text_lines
 from headrace.connectors.formats.csv_quotes import (
     are_well_quoted,
     cell_with_text_after_quote,
-    quoted_cells,
+    feeds_outside_quotes,
     with_plain_escapes,
 )
 from headrace.connectors.formats.text_values import convert, with_article
@@ -60,8 +61,8 @@ def chunks(file: BinaryIO, record: IngestRecord, definition: StreamDefinition) -
     headed = options.header and record.start == 0
     number = 0
     quote = ord(options.quote) if options.multi_line and options.quote else 0
-    quoted = quoted_cells(options) if quote else None
-    for block in text_lines.blocks(file, record, options.encoding, quote=quote, quoted=quoted):
+    feeds = partial(feeds_outside_quotes, options) if quote else text_lines.with_feeds
+    for block in text_lines.blocks(file, record, options.encoding, quote=quote, feeds=feeds):
         text = _without_comments(block, options.comment.encode()) if options.comment else block
         if headed and text:
             text = _without_head(text)

@@ -9,7 +9,6 @@ import bz2
 import codecs
 import gzip
 import lzma
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final
 
@@ -50,17 +49,22 @@ def head(file: BinaryIO, record: IngestRecord, encoding: str, comment: bytes = b
     return b""
 
 
+def with_feeds(text: bytes) -> bytes:
+    """The text with LF for each line end."""
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
 def blocks(
     file: BinaryIO,
     record: IngestRecord,
     encoding: str,
     *,
     quote: int = 0,
-    quoted: re.Pattern[bytes] | None = None,
+    feeds: Callable[[bytes], bytes] = with_feeds,
 ) -> Iterator[bytes]:
     """The record's lines in UTF-8, about 8 MB at a time, each block ending where a line ends; LF is the only line end.
 
-    With `quote` (a byte) a line feed between two quotes ends no line. Returns in what `quoted` finds stay.
+    With `quote` (a byte) a line feed between two quotes ends no line. `feeds` makes LF of the line ends of a block with returns.
     """
     if is_divisible(record.uri, encoding):
         chunks = _range(file, record.start, record.size if record.end == WHOLE else record.end, record.size)
@@ -72,32 +76,9 @@ def blocks(
         text = block.removeprefix(_BOM) if first else block
         first = False
         if b"\r" in text:
-            hides = quoted is not None and _hides_return(text, quote)
-            text = _with_feeds(text, quoted if hides else None)
+            text = feeds(text)
         if text:
             yield text
-
-
-def _with_feeds(text: bytes, quoted: re.Pattern[bytes] | None) -> bytes:
-    """The text with LF for each line end, but as it is where `quoted` matches."""
-    if quoted is None:
-        return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    parts, at = list[bytes](), 0
-    for cell in quoted.finditer(text):
-        if b"\r" in cell[0]:
-            parts += [_with_feeds(text[at : cell.start()], None), cell[0]]
-            at = cell.end()
-    return b"".join([*parts, _with_feeds(text[at:], None)])
-
-
-def _hides_return(text: bytes, quote: int) -> bool:
-    """Whether a return may be in quotes: it has an odd number of them before it, or some are escaped."""
-    if b"\\" + bytes([quote]) in text:
-        return True
-    symbols = np.frombuffer(text, np.uint8)
-    returns = np.flatnonzero(symbols == ord("\r"))
-    before = np.searchsorted(np.flatnonzero(symbols == quote), returns)
-    return bool((before % 2).any())
 
 
 def _plain(file: BinaryIO, record: IngestRecord) -> BinaryIO:

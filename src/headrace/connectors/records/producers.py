@@ -56,6 +56,11 @@ class Producer:
         return [self.at, self.first, self.end, *([number, digest] for number, digest in self.digests.items())]
 
     @staticmethod
+    def batches_of(values: Sequence[Any]) -> int:
+        """How many batches its JSON values have one by one."""
+        return len(values) - _BEFORE_BATCHES
+
+    @staticmethod
     def from_json(values: Sequence[Any]) -> Producer:
         """The inverse of `as_json`."""
         at, first, end, *digests = values
@@ -127,11 +132,6 @@ class Producers:
                 del self.by_name[name]
             else:
                 heapq.heapreplace(self._by_age, (at, name))
-
-    @staticmethod
-    def batches_of(values: Sequence[Any]) -> int:
-        """How many batches of one producer are stored one by one, from its JSON values."""
-        return len(values) - _BEFORE_BATCHES
 
     def as_json(self) -> dict[str, list[Any]]:
         """JSON values, which later batches do not change; the inverse is `from_json`."""

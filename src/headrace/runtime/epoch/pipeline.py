@@ -98,7 +98,7 @@ class Pipeline:
         return require_stream(self.catalog, name)
 
     def source_warnings(self) -> dict[str, str]:
-        """Stream → what its source does not give: files that changed after they were read, a DataFrame that is not there."""
+        """Stream → what is wrong with its source (files that changed after they were read, a DataFrame that is not there) or archive."""
         streams = self.catalog.streams.values()
         changed = self.loop.engine.intake.changed
         sentences = {

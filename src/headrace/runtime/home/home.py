@@ -84,9 +84,8 @@ class Home:
             lost = self._lost_before(manifest or Manifest(epoch=0, incarnation=0), is_new=manifest is None)
             if lost is None:
                 return
-            if (
-                self.manifests.latest() is manifest
-            ):  # else another driver has dropped what a newer one does not need
+            # Else another driver has dropped what a newer manifest does not need.
+            if self.manifests.latest() is manifest:
                 raise CorruptStore(
                     f"the home {self.store.root} lacks files: {lost}\n"
                     "  Put them back, or a copy of the whole home. Nothing in it was changed."

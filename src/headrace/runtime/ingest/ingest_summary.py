@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.connectors.records.producers import Producers
+from headrace.connectors.records.producers import Producer
 from headrace.connectors.sources.known_files import KnownFile
 from headrace.dataclass import dataclass
 from headrace.store.files.envelope import seal, unseal
@@ -54,7 +54,7 @@ class StreamSummary:
     @property
     def names(self) -> int:
         """How many files and batches it names."""
-        return len(self.seen) + sum(map(Producers.batches_of, self.producers.values()))
+        return len(self.seen) + sum(map(Producer.batches_of, self.producers.values()))
 
 
 def summarised(

@@ -16,6 +16,7 @@ from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.reductions import Counted
 from headrace.dataclass import dataclass
+from headrace.errors import CorruptStore
 from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.runtime.backfill.archive_entries import Piece
 from headrace.runtime.home import file_names
@@ -104,15 +105,17 @@ def time_of(stream: StreamDefinition) -> str:
 
 def prefixes_of(home: Home, piece: Piece) -> Prefixes:
     """The prefixes of a run. Raises `CorruptStore` with the name of a damaged one."""
-    data = home.store.map(piece.file)
-    return Prefixes.of(data, piece.groups, RunFile.of(data, piece.file).file.metadata)
+    return Prefixes.of(RunFile.of(home.store.map(piece.file), piece.file).footer, piece.groups)
 
 
 def bytes_of(home: Home, piece: Piece) -> int:
-    """The bytes of a run: of its file, or of its own row groups in one where runs are joined."""
+    """The bytes of a run: of its file, or of its own row groups in one where runs are joined; 0 where that is damaged, as its readers report."""
     if piece.groups is None:
         return int(home.store.map(piece.file).size)
-    footer = prefixes_of(home, piece).footer
+    try:
+        footer = prefixes_of(home, piece).footer
+    except CorruptStore:
+        return 0
     return sum(
         footer.row_group(number).column(column).total_compressed_size
         for number in piece.groups
@@ -123,6 +126,6 @@ def bytes_of(home: Home, piece: Piece) -> int:
 def _prefix(data: pa.Buffer, piece: Piece, keep: float) -> pa.Table:
     """The first row groups of a run, which have all rows of a share; without blocks, which may be others than the stream has now."""
     run = RunFile.of(data, piece.file)
-    prefixes = Prefixes.of(data, piece.groups, run.file.metadata)
+    prefixes = Prefixes.of(run.footer, piece.groups)
     rows = run.read(groups=prefixes.groups_up_to(prefixes.holding(keep)))
     return rows.drop_columns([runs.BLOCK]) if runs.BLOCK in rows.column_names else rows

@@ -72,7 +72,7 @@ class RunSizes:
     def total(self, home: Home, stream: str, reducer: str, pieces: Iterable[Piece]) -> int:
         """The bytes of all runs of a stream's archive or of a copy."""
         known = self.of_last_look.get((stream, reducer), {})
-        sizes = {piece: known[piece] if piece in known else bytes_of(home, piece) for piece in pieces}
+        sizes = {piece: known.get(piece) or bytes_of(home, piece) for piece in pieces}
         self.of_last_look[stream, reducer] = sizes
         return sum(sizes.values())
 

@@ -65,7 +65,10 @@ class Vacuuming:
 
     def notes(self) -> dict[str, str]:
         """Stream → why its archive is not reduced, of those that the last look has found damaged."""
-        return {stream: f"its archive is not reduced: {error}" for stream, error in list(self._last.items())}
+        return {
+            stream: f"{stream}: its archive is not reduced, since {error}"
+            for stream, error in list(self._last.items())
+        }
 
     def due(
         self, manifest: Manifest, streams: Sequence[StreamDefinition], readers: Readers

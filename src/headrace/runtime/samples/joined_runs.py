@@ -111,9 +111,7 @@ class Joiner:
                 name = file_names.joined_runs(stream, first + len(after), len(group))
                 try:
                     after += self._written(name, group)
-                except (
-                    CorruptStore
-                ):  # a damaged run stays where it is, for its readers and the check to report
+                except CorruptStore:  # it stays where it is, for its readers and the check to report
                     after += group
                     continue
                 files.append(name)
@@ -136,7 +134,7 @@ class Joiner:
         def groups() -> Iterator[tuple[pa.Table, float | None]]:
             for file in files:
                 run = self._opened(file)
-                prefixes = Prefixes.of_footer(run.file.metadata)
+                prefixes = Prefixes.of(run.footer)
                 counts[file] = prefixes.footer.num_row_groups
                 for number in range(counts[file]):
                     share = prefixes.shares[number] if prefixes.has_parts else None

@@ -151,7 +151,7 @@ class Sampler:
 
     def _prefixes(self, piece: Piece) -> Prefixes:
         data = self.home.store.map(piece.file)
-        return Prefixes.of(data, piece.groups, RunFile.of(data, piece.file).file.metadata)
+        return Prefixes.of(RunFile.of(data, piece.file).footer, piece.groups)
 
     def _rows(
         self, stream: StreamDefinition, name: str, prefixes: Prefixes, parts: Parts, last: int

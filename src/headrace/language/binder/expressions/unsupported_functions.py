@@ -34,7 +34,7 @@ session_rowtime
 _WINDOWS: Final = frozenset(_WINDOW_LIST.split())
 
 
-def of_flink(name: str) -> None:
+def refuse_window_function(name: str) -> None:
     """Raises `UserError` with what is written here for a function of Flink that groups by windows."""
     if name.lower() in _WINDOWS:
         raise UserError(

@@ -376,8 +376,8 @@ def _prefixes_of(home: Home, name: str, own: tuple[int, ...] | None) -> Prefixes
     key = str(home.store.root), name, -1 if own is None else own[0]
     prefixes = _prefixes.get(key)
     if prefixes is None:
-        data, footer = home.store.map(name), _footers.get(key[:2]) if own is not None else None
-        prefixes = Prefixes.of(data, own, footer or RunFile.of(data, name).file.metadata)
+        footer = _footers.get(key[:2]) if own is not None else None
+        prefixes = Prefixes.of(footer or RunFile.of(home.store.map(name), name).footer, own)
         _prefixes.put(key, prefixes)
         if own is not None and footer is None:
             _footers.put(key[:2], prefixes.footer)
