@@ -75,6 +75,12 @@ class Catalog:
     ignored_entries: tuple[int, ...] = ()
     """Ordinals of log entries without effect: their object was dropped, or they were appended before."""
 
+    @property
+    def definitions(self) -> int:
+        """How many there are, of all kinds."""
+        kinds = (self.streams, self.relations, self.queries, self.functions, self.windows)
+        return sum(map(len, kinds))
+
     def stream(self, name: str) -> StreamDefinition | None:
         """The stream of that name, or None."""
         return self.streams.get(name.lower())

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from headrace.catalog import folded_log
 from headrace.errors import CorruptStore, UserError
-from headrace.runtime.home import home as home_module
 from headrace.runtime.home.home import Home
 from headrace.runtime.hub.check import check
 from headrace.runtime.invoke.home_reader import Reader
@@ -90,7 +90,7 @@ def test_an_append_that_is_there_twice_under_one_id_is_folded_once(tmp_path: Pat
 def test_ids_of_the_newest_appends_are_compared_however_much_is_read_at_once(
     others: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(home_module, "_COMPARED", 3, raising=False)
+    monkeypatch.setattr(folded_log, "_COMPARED", 3)
     rig = Rig(tmp_path)
     with rig.hub(2, TWO):
         pass
@@ -113,8 +113,8 @@ def test_ids_of_the_newest_appends_are_compared_however_much_is_read_at_once(
     assert at_once.catalog.ignored_entries == one_by_one.catalog.ignored_entries
     assert (at_once.catalog.query("a") is not None) == (others < 3)
     assert at_once.catalog.position == log.end == first + 4 + others
-    assert list(at_once._appends) == list(one_by_one._appends)
-    assert len(at_once._appends) == 3
+    assert list(at_once.folded.appends) == list(one_by_one.folded.appends)
+    assert len(at_once.folded.appends) == 3
 
 
 def test_check_names_the_query_that_keeps_a_home_from_opening(tmp_path: Path) -> None:

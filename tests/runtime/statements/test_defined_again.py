@@ -185,8 +185,8 @@ def test_issue_18_a_stream_is_replaced_once_where_the_outcome_was_unknown(
         hub.push("p", [{"v": 1, "at": 0}])
         append = RecordLog.append
 
-        def is_in_doubt(self: RecordLog, *entries: Any) -> int:
-            append(self, *entries)
+        def is_in_doubt(self: RecordLog, *entries: Any, **named: Any) -> int:
+            append(self, *entries, **named)
             raise StoreError("the disk is gone", outcome="unknown")
 
         monkeypatch.setattr(RecordLog, "append", is_in_doubt)

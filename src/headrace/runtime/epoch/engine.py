@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 import time as stopwatch
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final
 
+from headrace.catalog.folded_log import BORN
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.connectors.records.options import FILES
 from headrace.dataclass import dataclass
@@ -32,7 +33,7 @@ from headrace.runtime.epoch.observe import observe
 from headrace.runtime.epoch.retention import Retention
 from headrace.runtime.epoch.rounds import Epoch, Rounds
 from headrace.runtime.epoch.task_orders import state_messages
-from headrace.runtime.home.home import BORN, Home
+from headrace.runtime.home.home import Home
 from headrace.runtime.ingest import derived_input
 from headrace.runtime.ingest.admission import Admission, Pending
 from headrace.runtime.ingest.appends import Append, NotLogged
@@ -201,7 +202,7 @@ class Engine:
         """Append entries and apply them to the catalog; pushes wait where streams are made, which count the records before them."""
         makes_streams = any(entry["do"] == "create_stream" for entry in entries)
         with self.intake.lock if makes_streams else nullcontext():
-            born = tuple(self._born(entries))
+            born = self.home.with_births(entries)
             if not self.home.append(born, append):
                 return False
             with outcome_unless_known("present"):
@@ -223,18 +224,6 @@ class Engine:
                 with self.intake.lock:  # the entries may replace a stream
                     self.intake.resume(self.manifest)
             self.home.in_doubt = False
-
-    def _born(self, entries: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """The entries, with the number of ingest records before them where they make a new stream."""
-        dropped = set[str]()
-        for entry in entries:
-            if entry["do"] == "drop":
-                dropped.add(entry["name"].lower())
-            name = entry["stream"]["name"] if entry["do"] == "create_stream" else None
-            if name is None or (self.home.catalog.stream(name) is not None and name.lower() not in dropped):
-                yield entry
-            else:
-                yield {**entry, BORN: self.home.ingest_log.length}
 
     def replan(self) -> None:
         """Put the plan of the catalog in force, if that has changed."""

@@ -18,6 +18,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from headrace.catalog.folded_log import FoldedLog
 from headrace.connectors.sources.segment_files import batch_name, batches_written
 from headrace.dataclass import dataclass
 from headrace.runtime.home.background_write import beneath_epochs, give_way
@@ -72,6 +73,8 @@ class Housekeeping:
     """The files of the last plan that was published."""
     _former_plans: deque[_Retired] = field(init=False, default_factory=deque)
     """Files of plans before it that this process has published."""
+    _dropped: int = field(init=False, default=0)
+    """The records of the query log before which this process has dropped all."""
     _swept: Instant = field(init=False, default=0)
     _is_background: bool = field(init=False, default=False)
     _thread: threading.Thread | None = field(init=False, default=None)
@@ -142,6 +145,7 @@ class Housekeeping:
         self._retired.clear()
         self._former_plans.clear()
         self._drop_ingest_records()
+        self._drop_statements()
         return self._sweep(plan, DATA_FOLDERS)
 
     def collect_retired(self) -> tuple[str, ...]:
@@ -155,6 +159,7 @@ class Housekeeping:
         self._drop_ingest_records()
         latest = self.home.latest()
         log.drop_old(latest.epoch)
+        self._drop_statements()
         oldest = min(log.epochs(), default=latest.epoch)
         unneeded: list[str] = []
         while self._retired and self._retired[0].epoch <= oldest and self._is_over(self._retired[0], now):
@@ -184,6 +189,18 @@ class Housekeeping:
         if summarised is not None:
             RecordLog(self.home.store, INGEST_LOG).drop_before(summarised["upto"])
 
+    def _drop_statements(self) -> None:
+        """Delete what the newest summary of the query log has, once all retained manifests have applied it."""
+        summed_up = self.home.summed_up
+        if self._dropped < summed_up <= self._oldest_statements():
+            RecordLog(self.home.store, QUERY_LOG).drop_before(summed_up)
+            self._dropped = summed_up
+
+    def _oldest_statements(self) -> int:
+        """The records of the query log that the oldest manifest has applied."""
+        retained = ManifestLog(self.home.store).retained()
+        return min((manifest.querylog for manifest in retained), default=0)
+
     def _sweep(self, plan: Collection[str], folders: Collection[str]) -> Collected:
         self._swept = self.clock()
         return collect(
@@ -202,9 +219,12 @@ class Housekeeping:
 
         An append that is in the log several times counts once, as in the catalog.
         """
-        oldest = min(manifest.querylog for manifest in ManifestLog(self.home.store).retained())
-        files, superseded, appends = dict[str, str](), set[str](), set[str]()
-        for chunk in RecordLog(self.home.store, QUERY_LOG).chunks():
+        log, superseded = RecordLog(self.home.store, QUERY_LOG), set[str]()
+        summed_up = log.oldest_summary() if log.start else None
+        before = FoldedLog() if summed_up is None else FoldedLog.from_json(summed_up.summary)
+        files = {name: stored.file for name, stored in before.catalog.relations.items()}
+        appends, oldest = set(before.appends), self._oldest_statements()
+        for chunk in log.chunks(before.catalog.position):
             if chunk.append in appends:
                 continue
             appends |= set() if chunk.append is None else {chunk.append}

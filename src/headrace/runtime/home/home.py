@@ -7,26 +7,23 @@ the manifests.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from headrace.catalog.catalog import Catalog, is_of_query
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.folded_log import BORN, FoldedLog
 from headrace.dataclass import dataclass
 from headrace.errors import AlreadyPublished, CorruptStore, StoreError, outcome_unless_known
 from headrace.store.files.disk import Disk
 from headrace.store.files.filesystem import LocalStore, MissingFile
 from headrace.store.logs.manifest import MANIFESTS, SUMMARISED, Manifest, ManifestLog
 from headrace.store.logs.radix_list import RadixList
-from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
+from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, Chunk, RecordLog
 from headrace.store.maintenance.home_format import require_format
 
 _Value = TypeVar("_Value")
-BORN: Final = "ingest"
-"""In the query log's entry of a new stream: how many ingest records there were."""
-_COMPARED: Final = 1024
-"""Appends to the query log, the newest, whose ids are compared with the next one's: a repetition follows few others."""
 
 
 @dataclass(slots=True)
@@ -37,17 +34,16 @@ class Home:
     manifests: ManifestLog
     query_log: RecordLog
     ingest_log: RecordLog
-    catalog: Catalog = field(default_factory=Catalog)
+    folded: FoldedLog = field(default_factory=FoldedLog)
+    """The query log up to the last entry that was read."""
+    summed_up: int = 0
+    """The records of the query log that its newest summary is of."""
     incarnation: int = 0
     """Incarnation of the driver that writes through this object; 0 for a reader."""
     opening: object = field(default_factory=object)
     """This opening of the home: a cache of the process may have values of another home, which was in the same folder before."""
     in_doubt: bool = False
     """Whether the query log may have entries that are not in the catalog or plan: an append was interrupted, or has failed."""
-    _born: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Of each stream: how many ingest records there were when it was created, and the position after its entry."""
-    _appends: dict[str, None] = field(default_factory=dict)
-    """Ids of the newest appends to the query log that are in the catalog, in order."""
     _refreshing: threading.Lock = field(default_factory=threading.Lock)
     """Held while the query log is read: threads of a reader may do so at the same time."""
 
@@ -94,7 +90,7 @@ class Home:
     def _lost_before(self, manifest: Manifest, *, is_new: bool) -> str | None:
         """What is missing of the logs and manifests; None where nothing is."""
         summarised = manifest.facts.get(SUMMARISED, {"upto": 0})["upto"]
-        applied = {QUERY_LOG: (0, manifest.querylog), INGEST_LOG: (summarised, manifest.ingest)}
+        applied = {QUERY_LOG: (self.summed_up, manifest.querylog), INGEST_LOG: (summarised, manifest.ingest)}
         for name, (first, end) in applied.items():
             log = RecordLog(self.store, name)
             start, length = log.start, log.length
@@ -130,22 +126,29 @@ class Home:
         """
         with outcome_unless_known("absent"):
             self.fence()
+            summary, position = self._summary(), self.catalog.position
             self.in_doubt = True
             try:
-                self.query_log.append(entries, append)
+                self.query_log.append(entries, append, summary=summary)
             except AlreadyPublished:
                 self.fence()
                 return False
             except StoreError as error:
                 self.in_doubt = error.outcome != "absent"
                 raise
+            if summary is not None:
+                self.summed_up = position
         return True
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog as of the last entry of the query log that was read."""
+        return self.folded.catalog
 
     def refresh(self) -> None:
         """Apply the query-log entries since the last call: all of them, or none when they cannot be read.
 
-        An append that is in the log several times, with fewer than a thousand others between, counts once. Of the driver only the
-        thread that logs calls it; others call `newest_catalog`.
+        Of the driver only the thread that logs calls it; others call `newest_catalog`.
         """
         with self._refreshing:
             self._apply_new_entries()
@@ -157,35 +160,48 @@ class Home:
         return self.catalog
 
     def _apply_new_entries(self) -> None:
-        catalog, born, appends = self.catalog, dict(self._born), dict(self._appends)
-        of_queries: list[Mapping[str, Any]] = []
-        for chunk in self.query_log.chunks(catalog.position):
-            if chunk.append in appends:
-                catalog = catalog.apply_all(of_queries).without_effect(len(chunk.records))
-                of_queries.clear()
-                continue
-            for entry in chunk.records:
-                if is_of_query(entry):
-                    of_queries.append(entry)
-                    continue
-                catalog = catalog.apply_all(of_queries)
-                of_queries.clear()
-                if entry["do"] == "create_stream" and catalog.stream(entry["stream"]["name"]) is None:
-                    born[entry["stream"]["name"].lower()] = entry.get(BORN, 0), catalog.position + 1
-                catalog = catalog.apply(entry)
-            if chunk.append is not None:
-                appends[chunk.append] = None
-                if len(appends) > _COMPARED:  # here: the catalog does not depend on how much is read at once
-                    del appends[next(iter(appends))]
-        self.catalog, self._born, self._appends = catalog.apply_all(of_queries), born, appends
+        """Continue where the log was read to; from a summary where what follows was dropped."""
+        folded = self.folded
+        while True:
+            try:
+                self.folded = folded.then(self._noting(self.query_log.chunks(folded.catalog.position)))
+                return
+            except StoreError:
+                summed_up = self.query_log.oldest_summary()
+                if summed_up is None or summed_up.first <= folded.catalog.position:
+                    raise
+                folded, self.summed_up = FoldedLog.from_json(summed_up.summary), summed_up.first
+
+    def _noting(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            if chunk.summary is not None:
+                self.summed_up = chunk.first
+            yield chunk
+
+    def _summary(self) -> Mapping[str, Any] | None:
+        """What the query log's records amount to, where it is due for the next append."""
+        position = self.catalog.position
+        is_due = self.folded.is_worth_writing(position - self.summed_up)
+        return self.folded.as_json() if is_due and position == self.query_log.end else None
+
+    def with_births(self, entries: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Entries for the log, with the number of ingest records before them where they make a new stream."""
+        made, dropped = list[Mapping[str, Any]](), set[str]()
+        for entry in entries:
+            if entry["do"] == "drop":
+                dropped.add(entry["name"].lower())
+            name = entry["stream"]["name"] if entry["do"] == "create_stream" else None
+            is_new = name is not None and (self.catalog.stream(name) is None or name.lower() in dropped)
+            made.append({**entry, BORN: self.ingest_log.length} if is_new else entry)
+        return made
 
     def born(self, stream: str) -> int:
         """Number of ingest records when the stream was created: earlier ones are of a dropped stream of the same name."""
-        return self._born.get(stream.lower(), (0, 0))[0]
+        return self.folded.births.get(stream.lower(), (0, 0))[0]
 
     def created(self, stream: str) -> int:
         """The position in the query log after the entry that created the stream; another one is of another stream."""
-        return self._born.get(stream.lower(), (0, 0))[1]
+        return self.folded.births.get(stream.lower(), (0, 0))[1]
 
     def latest(self) -> Manifest:
         """The newest manifest; an empty one for a new home."""

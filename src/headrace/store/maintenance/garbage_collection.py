@@ -103,8 +103,10 @@ def names_in_logs(store: Store, latest: Manifest | None, superseded: Collection[
     consumed = latest.ingest if latest else 0
     for name, applied in ((QUERY_LOG, 0), (INGEST_LOG, consumed)):
         log = RecordLog(store, name)
-        for _, record in log.read(max(applied, log.start)):
-            names.update(names_in(record, store.root))
+        for chunk in log.chunks(max(applied, log.start)):
+            names.update(names_in(chunk.summary, store.root))
+            for record in chunk.records:
+                names.update(names_in(record, store.root))
     return names.difference(superseded)
 
 

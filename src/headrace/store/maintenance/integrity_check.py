@@ -43,7 +43,7 @@ def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding,
     manifests = list(_manifests(log, findings))
     findings += _history(manifests)
     summarised = manifests[-1].facts.get(SUMMARISED, {}).get("upto", 0) if manifests else 0
-    for folder, needed in ((MANIFESTS, None), (INGEST_LOG, summarised), (QUERY_LOG, 0)):
+    for folder, needed in ((MANIFESTS, None), (INGEST_LOG, summarised), (QUERY_LOG, _summed_up(store))):
         findings += _gaps(store, folder, needed)
     live: set[str] = set()
     names = LiveNames(store)
@@ -101,6 +101,15 @@ def _first_record(store: Store, name: str) -> int:
         return RecordLog(store, name).start
     except StoreError:
         return FOREVER
+
+
+def _summed_up(store: Store) -> int:
+    """The records of the query log that its oldest summary is of; 0 where none has one, or the log cannot be read."""
+    try:
+        oldest = RecordLog(store, QUERY_LOG).oldest_summary()
+    except StoreError:
+        return 0
+    return 0 if oldest is None else oldest.first
 
 
 def _file(store: Store, name: str, size: int | None) -> Iterator[Finding]:
