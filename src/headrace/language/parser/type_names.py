@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.errors import did_you_mean
+from headrace.errors import Span, did_you_mean
 from headrace.language.syntax.cursor import Cursor
 from headrace.schema import (
     BIGINT,
@@ -45,6 +45,34 @@ TYPES: Final[dict[str, Type]] = {
 _NESTED: Final = frozenset({"STRUCT", "ARRAY", "MAP", "VARIANT"})
 _SIZED: Final = frozenset({"VARCHAR", "CHAR", "CHARACTER"})
 
+_OF_OTHERS: Final[dict[str, str]] = {
+    **dict.fromkeys(
+        ("TEXT", "TINYTEXT", "MEDIUMTEXT", "LONGTEXT", "CLOB", "CITEXT", "NAME", "ENUM"), "STRING"
+    ),
+    **dict.fromkeys(("VARCHAR", "CHAR", "CHARACTER", "NVARCHAR", "VARCHAR2", "NCHAR", "BPCHAR"), "STRING"),
+    **dict.fromkeys(("UUID", "JSON", "JSONB", "XML", "INET"), "STRING"),
+    **dict.fromkeys(("DATETIME", "DATETIME2", "DATETIME64", "SMALLDATETIME"), "TIMESTAMP"),
+    **dict.fromkeys(
+        ("TIMESTAMPTZ", "TIMESTAMP_TZ", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "TIMESTAMP"
+    ),
+    **dict.fromkeys(("TIME", "TIMETZ"), "STRING, or TIMESTAMP for an instant"),
+    "INT1": "TINYINT",
+    **dict.fromkeys(("INT2", "INT16", "SMALLSERIAL", "YEAR"), "SMALLINT"),
+    **dict.fromkeys(("INT4", "INT32", "SERIAL", "MEDIUMINT", "UINT16", "USMALLINT"), "INT"),
+    **dict.fromkeys(("INT8", "INT64", "BIGSERIAL", "UINT32", "UINTEGER", "SIGNED"), "BIGINT"),
+    **dict.fromkeys(("UINT64", "UBIGINT", "UNSIGNED"), "DECIMAL(20, 0)"),
+    **dict.fromkeys(("HUGEINT", "INT128"), "DECIMAL(38, 0)"),
+    **dict.fromkeys(("FLOAT4", "FLOAT32"), "FLOAT"),
+    **dict.fromkeys(("FLOAT8", "FLOAT64"), "DOUBLE"),
+    **dict.fromkeys(
+        ("NUMBER", "BIGNUMERIC", "BIGDECIMAL", "DECIMAL128"), "DECIMAL(38, 6), with the digits you need"
+    ),
+    **dict.fromkeys(("MONEY", "SMALLMONEY"), "DECIMAL(19, 2)"),
+    **dict.fromkeys(("BOOL", "BIT"), "BOOLEAN"),
+    **dict.fromkeys(("BYTES", "BYTEA", "VARBINARY", "BLOB"), "BINARY"),
+}
+"""What to use for types of other databases, which Spark does not have."""
+
 
 def column_type(cursor: Cursor) -> Type:
     """Pass a type.
@@ -59,18 +87,43 @@ def column_type(cursor: Cursor) -> Type:
             token.span,
             "Declare one column for each value inside it.",
         )
-    if word in _SIZED:
+    if word in _SIZED and cursor.ahead().text == "(":
         raise cursor.error(f"there is no type {word} with a length", token.span, "Use STRING.")
     if word not in TYPES:
         if token.kind != "name":
             raise cursor.expected("a type")
-        raise cursor.error(f"there is no type '{token.text}'", token.span, did_you_mean(token.text, TYPES))
+        raise cursor.error(f"there is no type '{token.text}'", token.span, _instead_of(token.text))
     cursor.advance()
+    _refuse_addition(cursor, word, token.span)
     if word in ("DECIMAL", "DEC", "NUMERIC"):
         return _decimal(cursor)
     if word == "INTERVAL":
         cursor.accept("DAY", "TO", "SECOND")
     return TYPES[word]
+
+
+def _instead_of(name: str) -> str:
+    """A remedy for a name that is no type."""
+    other = _OF_OTHERS.get(name.upper())
+    return did_you_mean(name, TYPES) if other is None else f"Use {other}."
+
+
+def _refuse_addition(cursor: Cursor, word: str, start: Span) -> None:
+    """Raise `UserError` at what other databases write after the name of a type: a precision, or WITH TIME ZONE."""
+    if word == "DOUBLE" and cursor.accept("PRECISION"):
+        raise cursor.error("there is no type DOUBLE PRECISION", cursor.since(start), "Use DOUBLE.")
+    if word.startswith("TIMESTAMP") and cursor.at_sign("("):
+        raise cursor.error(f"there is no {word} with a precision", start, f"Use {word}: it has microseconds.")
+    if word == "TIMESTAMP" and cursor.accept("WITHOUT", "TIME", "ZONE"):
+        raise cursor.error(
+            "there is no TIMESTAMP WITHOUT TIME ZONE", cursor.since(start), "Use TIMESTAMP_NTZ, read as UTC."
+        )
+    if word == "TIMESTAMP" and (
+        cursor.accept("WITH", "TIME", "ZONE") or cursor.accept("WITH", "LOCAL", "TIME", "ZONE")
+    ):
+        raise cursor.error(
+            "there is no TIMESTAMP WITH TIME ZONE", cursor.since(start), "Use TIMESTAMP: it is an instant."
+        )
 
 
 def _decimal(cursor: Cursor) -> Type:
