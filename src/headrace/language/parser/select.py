@@ -46,6 +46,13 @@ _NO_ALIAS: Final = RESERVED | {
     "LATERAL",
     "WITHIN",
 }
+_KIND_OF_JOIN: Final = "Write JOIN … ON. As the name of a source the word takes AS before it."
+_JOINS_OF_OTHERS: Final = {
+    "ASOF": "For the latest row of each key write SELECT RSTREAM(…) FROM a [NOW] AS x, b [PARTITION BY k ROWS 1] AS y WHERE x.k = y.k.",
+    **dict.fromkeys(("ANY", "POSITIONAL", "TEMPORAL"), _KIND_OF_JOIN),
+    **dict.fromkeys(("SEMI", "ANTI"), "Write EXISTS or NOT EXISTS in WHERE."),
+}
+"""Words that precede JOIN in other dialects, and what is written here: they are no names of sources there."""
 
 
 def core(cursor: Cursor) -> Select:
@@ -290,6 +297,9 @@ def _derived(cursor: Cursor, start: Span) -> Source:
 def _alias(cursor: Cursor) -> str | None:
     if cursor.accept("AS"):
         return cursor.name("a name after AS")
+    if cursor.at_any(*_JOINS_OF_OTHERS) and cursor.ahead().upper in ("JOIN", "INNER", "LEFT"):
+        word = cursor.token.upper
+        raise cursor.unsupported(f"{word} joins are not available", cursor.token.span, _JOINS_OF_OTHERS[word])
     if cursor.token.kind == "quoted" or (cursor.token.kind == "name" and cursor.token.upper not in _NO_ALIAS):
         return cursor.advance().text
     return None
