@@ -189,7 +189,10 @@ def _join(cursor: Cursor) -> JoinClause:
     if cursor.accept("ON"):
         return JoinClause(kind, source, expression(cursor), ())
     if not cursor.accept("USING"):
-        raise cursor.expected("ON and a condition, or USING and columns")
+        remedy = "Write the distance as a condition: ON x.k = y.k AND y.at BETWEEN x.at AND x.at + INTERVAL 1 HOUR."
+        raise cursor.expected(
+            "ON and a condition, or USING and columns", remedy if cursor.at_any("WITHIN") else None
+        )
     cursor.expect_sign("(", " and columns after USING")
     names = [column(cursor)]
     while cursor.accept_sign(","):

@@ -188,6 +188,12 @@ def columns(cursor: Cursor) -> Schema:
             )
         if (refusal := reserved(name)) is not None:
             raise cursor.error(refusal, token.span, "Give it another name.")
+        if token.upper == "WATERMARK" and cursor.at_any("FOR"):
+            raise cursor.error(
+                "WATERMARK FOR is no column",
+                cursor.since(token.span).to(cursor.token.span),
+                "Write TIMESTAMP BY at SLACK INTERVAL 5 SECONDS after the format.",
+            )
         fields[name.lower()] = Field(name, column_type(cursor))
         if cursor.at_word("NOT", "NULL") or cursor.at_any("DEFAULT", "PRIMARY", "COMMENT"):
             raise cursor.unsupported(
@@ -209,7 +215,9 @@ def reserved(column: str) -> str | None:
 
 
 def _using(cursor: Cursor) -> str:
-    cursor.expect("USING", purpose=" and a format such as csv or push")
+    if not cursor.accept("USING"):
+        remedy = "Write USING csv OPTIONS (path 'data')." if cursor.at_any("WITH") else None
+        raise cursor.expected("USING and a format such as csv or push", remedy)
     return cursor.name("a format such as csv, json, parquet, arrow, rate, push or kafka").lower()
 
 

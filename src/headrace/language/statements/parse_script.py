@@ -59,6 +59,7 @@ from headrace.language.statements.statement import (
 from headrace.language.syntax.ast import Expr, Select
 from headrace.language.syntax.cursor import Cursor
 from headrace.language.syntax.lexer import statement_tokens
+from headrace.language.syntax.other_dialects import instead_of_statement
 
 _VIEW: Final = "CREATE QUERY name AS SELECT … stores a result and updates it as rows come."
 _CREATED_BY_OTHERS: Final = {
@@ -102,7 +103,7 @@ def _statement(cursor: Cursor) -> Statement:
         span = cursor.since(token.span)
         return replace(statement, text=cursor.text[span.start : span.end], span=span)
     if token.kind == "name":
-        remedy = _PUSH if token.upper == "INSERT" else did_you_mean(token.text, _PARSERS)
+        remedy = instead_of_statement(token.upper) or did_you_mean(token.text, _PARSERS)
         raise cursor.error(f"no statement begins with '{token.text}'", token.span, remedy)
     raise cursor.expected("a statement", _STATEMENTS)
 
@@ -381,7 +382,4 @@ _PARSERS: Final[dict[str, Callable[[Cursor], Statement]]] = {
     "PUNCTUATE": _punctuate,
     "SET": _set,
 }
-_PUSH: Final = (
-    "Rows are pushed: hub.push(name, rows), POST /v1/streams/NAME/rows, or INSERT over PostgreSQL's protocol."
-)
 _STATEMENTS: Final = f"A statement begins with {', '.join(_PARSERS)}."

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.syntax.ast import Select
 from headrace.language.syntax.lexer import Token, tokens, tokens_of_list
+from headrace.language.syntax.other_dialects import instead_of
 
 DEEPEST = 100
 DEEPEST_SELECT = 10
@@ -140,7 +141,8 @@ class Cursor:
         return int(self.advance().text)
 
     def expected(self, what: str, remedy: str | None = None) -> UserError:
-        """An error: something else is next."""
+        """An error: something else is next. Without a remedy it has one for what other dialects write here."""
+        remedy = remedy or instead_of(_word(self.before), _word(self.token))
         return self.error(f"expected {what}, found {self.described()}", self.token.span, remedy)
 
     def described(self) -> str:
@@ -196,3 +198,8 @@ class Cursor:
     def up(self) -> None:
         """Leave a level."""
         self._depth -= 1
+
+
+def _word(token: Token) -> str:
+    """A word in capitals, or a sign; nothing for what is in quotes."""
+    return token.text if token.kind == "sign" else token.upper

@@ -17,7 +17,7 @@ from headrace.algebra.functions.resolve import UserFunction, can_cast, common_ty
 from headrace.dataclass import dataclass
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.binder.expressions.time_zones import expression_in
-from headrace.language.binder.expressions.unsupported_functions import refusal, refuse_window_function
+from headrace.language.binder.expressions.unsupported_functions import refusal, refuse_function_of_others
 from headrace.language.parser.expressions import parse_expression
 from headrace.language.syntax.ast import (
     Between,
@@ -253,7 +253,7 @@ class ExpressionBinder:
         try:
             refusal(node.name)
             if node.name.lower() not in self.functions:
-                refuse_window_function(node.name)
+                refuse_function_of_others(node.name)
         except UserError as error:
             place(error, node.span)
             raise

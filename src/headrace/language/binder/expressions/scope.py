@@ -25,12 +25,17 @@ from headrace.schema import BIGINT, OURS, STRING, TIMESTAMP, Field, Schema, Type
 
 _WORDS_OF_OTHERS: Final = {
     "STREAM": "Leave STREAM out: a query emits results for as long as rows come.",
+    "ALL": "Name the columns of GROUP BY.",
+    **dict.fromkeys(
+        ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP"),
+        "Use the event time of the rows: a standing query must answer the same whenever it runs.",
+    ),
     **{
         word: f"Write {word}(SELECT …), or {word}(k, v) as the whole list."
         for word in ("ISTREAM", "DSTREAM", "RSTREAM")
     },
 }
-"""Words that follow SELECT in other dialects, and what is written here."""
+"""Words that other dialects have where a column may be, and what is written here."""
 
 WINDOW_COLUMNS: Final[dict[str, Type]] = {
     "window_start": TIMESTAMP,

@@ -1,4 +1,4 @@
-"""Functions of Spark that are refused, each with its reason, and those of Flink with what is written in their place."""
+"""Functions of Spark that are refused, each with its reason, and those of other dialects with what is written in their place."""
 
 from __future__ import annotations
 
@@ -29,19 +29,59 @@ _AVAILABLE: Final = (
 
 _WINDOW_LIST: Final = """
 tumble hop cumulate session tumble_start tumble_end tumble_rowtime hop_start hop_end hop_rowtime session_start session_end
-session_rowtime
+session_rowtime time_bucket time_bucket_gapfill date_bin time_slice
 """
-_WINDOWS: Final = frozenset(_WINDOW_LIST.split())
+_IN_PLACE: Final[dict[str, str]] = {
+    **dict.fromkeys(
+        _WINDOW_LIST.split(),
+        "Write GROUP BY window(at, '1 minute') or session_window(at, '5 minutes'), or FROM s [RANGE TUMBLING 1 MINUTE], "
+        "and select window_start and window_end.",
+    ),
+    **dict.fromkeys(
+        ("hll", "hll_sketch_agg", "hll_count", "uniq", "ndv", "approx_unique"),
+        "Write APPROX_DISTINCT(x), or COUNT(DISTINCT x).",
+    ),
+    **dict.fromkeys(
+        (
+            "quantile",
+            "quantile_cont",
+            "quantile_disc",
+            "approx_quantile",
+            "percentile_cont",
+            "percentile_disc",
+        ),
+        "Write PERCENTILE(x, 0.5), or APPROX_PERCENTILE(x, 0.5).",
+    ),
+    **dict.fromkeys(
+        ("arg_max", "arg_min", "argmax", "argmin"),
+        "ORDER BY x DESC LIMIT 1 keeps the row with the greatest x of each window.",
+    ),
+    **dict.fromkeys(("latest_by_offset", "last_agg"), "Write LAST(x), or LAST(x, true) without nulls."),
+    **dict.fromkeys(("earliest_by_offset", "first_agg"), "Write FIRST(x), or FIRST(x, true) without nulls."),
+    "group_concat": "Select the rows of the window: texts of several rows are not joined.",
+    **dict.fromkeys(
+        ("strftime", "to_char", "date_format", "format_datetime"),
+        "Write CAST(at AS STRING), or EXTRACT(YEAR FROM at) for a part.",
+    ),
+    **dict.fromkeys(
+        ("json_value", "json_query", "json_extract", "json_extract_string", "get_json_object"),
+        "Declare a column for each value: USING json reads fields by name.",
+    ),
+    **dict.fromkeys(("dateadd", "timestampadd", "adddate"), "Write at + INTERVAL 1 DAY."),
+    "timestampdiff": "Write unix_timestamp(b) - unix_timestamp(a), or b - a for an INTERVAL.",
+    **dict.fromkeys(
+        ("proctime", "mz_now", "getdate", "sysdate", "clock_timestamp"),
+        "Use the event time of the rows: a standing query must answer the same whenever it runs.",
+    ),
+}
+"""Functions of other dialects, and what is written here."""
 
 
-def refuse_window_function(name: str) -> None:
-    """Raises `UserError` with what is written here for a function of Flink that groups by windows."""
-    if name.lower() in _WINDOWS:
-        raise UserError(
-            f"there is no function '{name}'",
-            remedy="Write GROUP BY window(at, '1 minute') or session_window(at, '5 minutes'), or FROM s [RANGE TUMBLING 1 MINUTE], "
-            "and select window_start and window_end.",
-        )
+def refuse_function_of_others(name: str) -> None:
+    """Raises `UserError` with what is written here for a function of another dialect."""
+    remedy = _IN_PLACE.get(name.lower())
+    if remedy is not None:
+        raise UserError(f"there is no function '{name}'", remedy=remedy)
 
 
 def refusal(name: str) -> None:
