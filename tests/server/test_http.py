@@ -129,6 +129,15 @@ def test_rows_are_pushed_as_csv_and_those_that_do_not_fit_are_described(hub: Ser
     assert (status, "text/csv" in problem["error"]["remedy"]) == (415, True)
 
 
+@pytest.mark.parametrize("body", ["c,3,2024-01-01T00:00:13Z\n", '\n"c",3,2024-01-01T00:00:13Z\nd,4,\n'])
+def test_csv_without_a_header_is_refused_for_its_first_row_would_be_lost(hub: Served, body: str) -> None:
+    before = hub.get("/v1/status")["streams"]
+    status, problem = hub.post("/v1/streams/s/rows", body, "-H", "Content-Type: text/csv")
+    assert (status, problem["error"]["remedy"]) == (400, "Begin with a header: k,v,at."), problem
+    assert "names no column of stream 's'" in problem["error"]["message"]
+    assert hub.get("/v1/status")["streams"] == before
+
+
 @pytest.mark.parametrize(
     ("header", "named"),
     [

@@ -75,12 +75,9 @@ def chunks(file: BinaryIO, record: IngestRecord, definition: StreamDefinition) -
 
 
 def _layout(file: BinaryIO, record: IngestRecord, schema: Schema, options: TextOptions) -> Layout:
-    if not options.header:
+    titles = header_names(file, record, options)
+    if not titles:
         return Layout(len(schema), tuple(range(len(schema))))
-    head = text_lines.head(file, record, options.encoding, options.comment.encode())
-    if not head:
-        return Layout(len(schema), tuple(range(len(schema))))
-    titles = [title.strip().lower() for title in _cells_of(head, options)]
     indexes = {title: index for index, title in reversed(list(enumerate(titles)))}
     source = tuple(indexes.get(name.lower()) for name in schema.names)
     missing = [name for name, cell in zip(schema.names, source, strict=True) if cell is None]
@@ -88,6 +85,14 @@ def _layout(file: BinaryIO, record: IngestRecord, schema: Schema, options: TextO
         lost = f"schema changed: column {', '.join(missing)} is missing in the header"
         return Layout(len(titles), source, f"{record.uri}: {lost}")
     return Layout(len(titles), source)
+
+
+def header_names(file: BinaryIO, record: IngestRecord, options: TextOptions) -> list[str]:
+    """The names in the header, in lower case; none without a header."""
+    head = (
+        text_lines.head(file, record, options.encoding, options.comment.encode()) if options.header else b""
+    )
+    return [title.strip().lower() for title in _cells_of(head, options)] if head else []
 
 
 def _without_comments(block: bytes, mark: bytes) -> bytes:

@@ -17,6 +17,7 @@ from headrace.connectors.formats import csv_reader, json_reader
 from headrace.connectors.formats.refused_rows import with_refused
 from headrace.connectors.records.chunk import Chunk
 from headrace.connectors.records.ingest_record import NO_REJECTS, WHOLE, IngestRecord
+from headrace.connectors.records.options import text_options
 from headrace.connectors.sources.segment_files import as_rows
 from headrace.connectors.sources.source_reader import judged
 from headrace.dataclass import dataclass
@@ -54,12 +55,25 @@ class SentRows:
 def sent_as_text(definition: StreamDefinition, kind: str, body: bytes, now: Instant) -> SentRows:
     """Rows that a client sent as JSON lines or as CSV with a header.
 
-    `kind` is "json" or "csv". The rules are those of a file of the same format.
+    `kind` is "json" or "csv". The rules are those of a file of the same format. Raises `UserError` for CSV without a header: its
+    first row would be lost as one.
     """
     record = IngestRecord(definition.name, _NAME, kind, 0, WHOLE, len(body), 0, now)
     headed = replace(definition, using=kind, options={**definition.options, "header": "true"})
+    if kind == "csv":
+        _check_header(headed, record, body)
     reader = csv_reader if kind == "csv" else json_reader
     return _sent(definition, headed, record, reader.chunks(io.BytesIO(body), record, headed))
+
+
+def _check_header(definition: StreamDefinition, record: IngestRecord, body: bytes) -> None:
+    names = csv_reader.header_names(io.BytesIO(body), record, text_options(definition.options))
+    columns = definition.schema.names
+    if names and not any(column.lower() in names for column in columns):
+        raise UserError(
+            f"the first line of the CSV names no column of stream '{definition.name}'",
+            remedy=f"Begin with a header: {','.join(columns)}.",
+        )
 
 
 def sent_as_table(definition: StreamDefinition, table: pa.Table, now: Instant) -> SentRows:
