@@ -45,6 +45,7 @@ mod(x, 2) + 1 | rtrim(s) | endswith(s, 'a') | day(d) | dayofmonth(d) | dayofyear
 d + 1 | d - 1 | s || 'x' || s | equal_null(x, y) | unix_date(d) | unix_millis(at) | character_length(s) | len(s) | lcase(s) | lpad(s, 3)
 trim('a', s) | ltrim('a', s) | RTRIM('a', s) | TRIM(BOTH 'a' FROM s) | TRIM(LEADING s FROM s) | TRIM(TRAILING FROM s) | TRIM('a' FROM s)
 TRIM(BOTH FROM s) | TRIM(FROM s) | s LIKE 'a/_' ESCAPE '/' | s NOT LIKE 'a!_' ESCAPE '!' | s ILIKE 'a/%' ESCAPE '/' | like(s, 'a') | LIKE(s, 'a/_', '/')
+COUNT(ALL x) | sum(ALL x + 1) | SUM(all CASE WHEN p THEN x END) | median(x) | first(x)
 ilike(s, 'a', '/') | rlike(s, 'a') | regexp(s, 'a') | s LIKE 'a\\_' ESCAPE '\\'
 """.replace("\n", " | ").split(" | ")
 EXPRESSIONS = [text.strip() for text in EXPRESSIONS if text.strip()]

@@ -202,6 +202,8 @@ def _call(cursor: Cursor, parse: Whole) -> Expr:
         cursor.expect_sign(")")
         return _with_condition(cursor, parse, FunctionCall(name.text, (), cursor.since(name.span), star=True))
     distinct = cursor.accept("DISTINCT")
+    if not distinct and _at_all_of(cursor):
+        cursor.advance()
     arguments = _arguments(cursor, parse)
     if name.upper in _CONVERSIONS and len(arguments) == 1 and not distinct:
         return CastTo(arguments[0], TYPES[name.upper], False, cursor.since(name.span))
@@ -226,6 +228,13 @@ _CONVERSIONS: Final = frozenset(
     }
 )
 """`int(x)` is `CAST(x AS INT)`."""
+
+
+def _at_all_of(cursor: Cursor) -> bool:
+    """At the ALL of `SUM(ALL x)`, which changes nothing, and not at a column of that name."""
+    following = cursor.ahead()
+    begins = following.kind in ("name", "quoted", "number") and following.upper not in RESERVED - {"CASE"}
+    return cursor.at_any("ALL") and begins
 
 
 def _arguments(cursor: Cursor, parse: Whole) -> tuple[Expr, ...]:
