@@ -28,6 +28,10 @@ from headrace.time import BEGINNING, Instant
 
 EmitMode = Choice["changes", "log", "istream", "dstream", "rstream"]
 """How a relation is emitted: its changes up to NOW, or (`log`) all of them, for readers that have another NOW."""
+MOVED: Final = 2
+"""The size of `__change` where a row of a relation is replaced by an equal one with another place in the order: readers of changes
+leave it out, and the answer is ordered by it.
+"""
 _MOST_COPIES: Final = 1_000_000
 _SIGNS: Final = np.array([1, -1], np.int8)
 _Signs: TypeAlias = npt.NDArray[np.signedinteger[Any]]
@@ -108,11 +112,17 @@ def emit(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -> Emitted
     if emit_mode == "rstream":
         chosen = np.flatnonzero(entering)
         return consolidated(rows, begin[chosen], np.ones(len(chosen), np.int8), emit_mode, chosen), rejected
+    unshown = _unshown(plan, emit_mode)
     inserted, retracted = np.flatnonzero(entering), np.flatnonzero(leaving)
     instants = np.concatenate([begin[inserted], end[retracted]])
     signs = np.repeat(_SIGNS, [len(inserted), len(retracted)])
     chosen = np.concatenate([inserted, retracted])
-    return consolidated(rows, instants, signs, emit_mode, chosen), rejected
+    return consolidated(rows, instants, signs, emit_mode, chosen, unshown), rejected
+
+
+def _unshown(plan: Finish, emit_mode: EmitMode) -> tuple[str, ...]:
+    """The hidden columns by which an answer is ordered that its rows do not show; an answer has none in other modes."""
+    return plan.unshown if emit_mode == "changes" else ()
 
 
 def emit_changes(
@@ -121,7 +131,9 @@ def emit_changes(
     """HAVING and the select list applied to insertions (+1) and retractions (-1) at instants, row by row."""
     rows, rejected = finish(plan, columns, np.arange(len(at)), at)
     change = ints(rows, WINDOW)
-    return consolidated(rows, at[change], signs[change], emit_mode), rejected
+    return consolidated(
+        rows, at[change], signs[change], emit_mode, unshown=_unshown(plan, emit_mode)
+    ), rejected
 
 
 def outputs(rows: pa.Table) -> list[pa.Array]:
@@ -134,12 +146,18 @@ def outputs(rows: pa.Table) -> list[pa.Array]:
 
 
 def consolidated(
-    rows: pa.Table, instants: Ints, signs: _Signs, emit_mode: EmitMode, changed: Ints | None = None
+    rows: pa.Table,
+    instants: Ints,
+    signs: _Signs,
+    emit_mode: EmitMode,
+    changed: Ints | None = None,
+    unshown: Sequence[str] = (),
 ) -> pa.Table:
     """The net change of each distinct row at each instant, repeated by its multiplicity, in the order of instants; of several queries one
     after the other. `changed` is the row of each change; without it each row has one.
 
-    Only rows of an instant (and query) that has changes of both signs are compared with each other.
+    Only rows of an instant (and query) that has changes of both signs are compared with each other. Equal ones that differ in
+    hidden columns (`unshown`) do not cancel out, and are `MOVED`.
     """
     of_query = [ints(rows, QUERY_NUMBER)] if QUERY_NUMBER in rows.column_names else []
     if changed is not None:
@@ -147,32 +165,59 @@ def consolidated(
     order = stable_order(*of_query, instants)
     *of_query, instants = order.columns
     changed, net = order.rows if changed is None else changed[order.rows], signs[order.rows]
-    compared = _may_cancel(order.begins, net)
+    compared, moved = _may_cancel(order.begins, net), np.zeros(0, np.int64)
     if len(compared):
-        groups = group(
-            [*outputs(rows.take(pa.array(changed[compared]))), pa.array(instants[compared])], len(compared)
-        )
+        taken = rows.take(pa.array(changed[compared]))
+        shown = [*outputs(taken), pa.array(instants[compared])]
+        groups = group([*shown, *(flat(taken.column(name)) for name in unshown)], len(compared))
         first = np.full(groups.count, len(changed), np.int64)
         np.minimum.at(first, groups.codes, compared)
-        sums = np.bincount(groups.codes, net[compared], groups.count)
+        sums = np.bincount(groups.codes, net[compared], groups.count).astype(np.int64)
         net = net.astype(np.int64)
+        if unshown:
+            alike = group(shown, len(compared)).codes[np.searchsorted(compared, first)]
+            moved = np.zeros(len(changed), np.int64)
+            moved[first] = _moved(alike, sums)
+            sums -= moved[first]
         net[compared] = 0
         net[first] = sums
     both = emit_mode in ("changes", "log")
     copies = np.abs(net) if both else np.maximum(-net if emit_mode == "dstream" else net, 0)
     if (copies != 1).any():
         repeated = np.repeat(np.arange(len(changed)), copies)
-        changed, instants, net = changed[repeated], instants[repeated], net[repeated]
+        net = np.sign(net[repeated])
+        if moved.any():
+            moves = np.repeat(np.arange(len(changed)), np.abs(moved))
+            net = np.concatenate([net, MOVED * np.sign(moved[moves])])
+            repeated = np.concatenate([repeated, moves])
+            in_place = np.argsort(repeated, kind="stable")
+            repeated, net = repeated[in_place], net[in_place]
+        changed, instants = changed[repeated], instants[repeated]
         of_query = [numbers[repeated] for numbers in of_query]
     columns = {AT: pa.array(instants), WINDOW: pa.array(np.zeros(len(changed), np.int64))}
     if of_query:
         columns[QUERY_NUMBER] = pa.array(of_query[0])
-    shown = picked_rows(rows.drop_columns([*columns]), changed)
-    columns |= dict(zip(shown.column_names, shown.columns, strict=True))
+    others = picked_rows(rows.drop_columns([*columns]), changed)
+    columns |= dict(zip(others.column_names, others.columns, strict=True))
     changes = pa.table({name: columns[name] for name in rows.column_names})
-    return (
-        changes.append_column(CHANGE, pa.array(np.sign(net).astype(np.int8, copy=False))) if both else changes
-    )
+    return changes.append_column(CHANGE, pa.array(net.astype(np.int8, copy=False))) if both else changes
+
+
+def _moved(alike: Ints, sums: Ints) -> Ints:
+    """How many of the net changes are of rows that only move: as many insertions as retractions of each row that looks the same.
+
+    `alike` is the number of what is shown of each.
+    """
+    order = np.argsort(alike, kind="stable")
+    codes, sizes = alike[order], (np.maximum(sums, 0)[order], np.maximum(-sums, 0)[order])
+    pairs = np.minimum(*(np.bincount(codes, size).astype(np.int64) for size in sizes))
+    starts = np.r_[True, codes[1:] != codes[:-1]]
+    moved = np.zeros(len(sums), np.int64)
+    for sign, size in zip((1, -1), sizes, strict=True):
+        before = np.cumsum(size) - size
+        before -= before[starts][np.cumsum(starts) - 1]  # those of the same rows alone
+        moved[order] += sign * np.clip(pairs[codes] - before, 0, size)
+    return moved
 
 
 def _may_cancel(begins: np.ndarray, signs: _Signs) -> Ints:
@@ -229,7 +274,8 @@ def _emit_limited(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -
         chosen = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
         point = np.concatenate([at[entering], at[leaving] + 1])
         signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
-        tables.append(consolidated(rows, moments[point], signs, emit_mode, chosen))
+        unshown = _unshown(plan, emit_mode)
+        tables.append(consolidated(rows, moments[point], signs, emit_mode, chosen, unshown))
     return (pa.concat_tables(tables) if tables else None), tuple(rejected)
 
 

@@ -48,6 +48,13 @@ class Finish:
         return self.limit is not None or self.distinct or self.regroup is not None
 
     @property
+    def unshown(self) -> tuple[str, ...]:
+        """The hidden columns that are none of the selected ones: rows that look equal may differ in them."""
+        shown = {column.expression for column in self.columns}
+        differs = [not self.distinct and key.expression not in shown for key in self.sort]
+        return tuple(f"{HIDDEN}{index}" for index in np.flatnonzero(differs))
+
+    @property
     def is_row_by_row(self) -> bool:
         """Whether a row's result does not depend on other rows."""
         return self.limit is None and self.regroup is None

@@ -126,5 +126,6 @@ def due(home: Home, manifest: Manifest, operator: Operator, query: Query, start:
     """The epochs that are committed from position `start` on, then the end."""
     for part in result_log.epochs_of(home, manifest, operator.id, start):
         table = result_log.ordered(part.table, operator.sort, query.schema.names)
-        yield Due(part.epoch, part.position, result_log.visible(table, query, changes=True))
+        if table.num_rows:
+            yield Due(part.epoch, part.position, result_log.visible(table, query, changes=True))
     yield Due(manifest.epoch, home.list_of(manifest, "results").length, None)

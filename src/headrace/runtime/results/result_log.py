@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from headrace.algebra.query import Query, SortKey
 from headrace.algebra.windows.window import CHANGE
 from headrace.dataclass import dataclass
-from headrace.operators.base.group_codes import flat, group, ints
+from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints
 from headrace.operators.base.operator import AT
 from headrace.operators.base.sort_ranks import sort_rank, zero_signs
+from headrace.operators.output.changelog import MOVED
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.operators.time_windows.window_revisions import net
 from headrace.runtime.home.deadline import require_time
@@ -166,8 +167,11 @@ def ordered(
     """Rows by emission instant, retractions before insertions, the query's own order, then columns left to right.
 
     System columns that only served to order them are dropped; changes keep their sign and instant.
-    `block` is how many rows of the longest part are ordered at a time.
+    `block` is how many rows of the longest part are ordered at a time. Rows that only moved in the order are no changes.
     """
+    if CHANGE in table.column_names:
+        is_change = np.abs(ints(table, CHANGE)) < MOVED
+        table = table if is_change.all() else table.filter(pa.array(is_change))
     blocks = [_ordered(rows, sort, outputs) for rows in _blocks(table, block)]
     return blocks[0] if len(blocks) == 1 else pa.concat_tables(blocks)
 
@@ -184,9 +188,9 @@ def in_parts(
 ) -> Iterator[pa.Table]:
     """The rows of all parts at or after `since`, in the order of `ordered`, as several tables."""
     for rows in instant_batches(parts, _BATCH_ROWS):
-        retained = at_or_after(rows, since)
+        retained = ordered(at_or_after(rows, since), sort, outputs)
         if retained.num_rows:
-            yield ordered(retained, sort, outputs)
+            yield retained
 
 
 def _blocks(table: pa.Table, block: int) -> list[pa.Table]:
@@ -344,9 +348,7 @@ def consolidated(changes: pa.Table, outputs: Sequence[str], *, signed: bool = Fa
 
     `signed`: its changes, with retractions of rows that are inserted in another part of the changelog.
     """
-    groups = group([flat(changes.column(name)) for name in outputs], changes.num_rows)
-    total = np.zeros(groups.count, np.int64)
-    np.add.at(total, groups.codes, ints(changes, CHANGE))
+    groups, total = _totals(changes, outputs, signed=signed)
     last = np.zeros(groups.count, np.int64)
     np.maximum.at(last, groups.codes, np.arange(changes.num_rows))
     times = np.abs(total) if signed else np.maximum(total, 0)
@@ -356,3 +358,19 @@ def consolidated(changes: pa.Table, outputs: Sequence[str], *, signed: bool = Fa
     for name, values in ((AT, nothing), (CHANGE, signs)):  # they are not part of the order
         bag = bag.set_column(bag.column_names.index(name), name, pa.array(values))
     return bag
+
+
+def _totals(changes: pa.Table, outputs: Sequence[str], *, signed: bool) -> tuple[Groups, Ints]:
+    """Equal rows of a changelog and how often each is there; rows in two places of the order are two.
+
+    A changelog of an older version lacks moves: then rows are equal that look the same.
+    """
+    hidden = [name for name in changes.column_names if name.startswith(HIDDEN)]
+    signs = np.sign(ints(changes, CHANGE))
+    for names in ((*outputs, *hidden), outputs):
+        groups = group([flat(changes.column(name)) for name in names], changes.num_rows)
+        total = np.zeros(groups.count, np.int64)
+        np.add.at(total, groups.codes, signs)
+        if signed or not hidden or (total >= 0).all():
+            break
+    return groups, total
