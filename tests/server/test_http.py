@@ -225,7 +225,8 @@ def test_the_name_of_a_client_fits_a_file(hub: Served) -> None:
     assert answer["error"]["remedy"].startswith("Take 3 bytes less")
 
 
-def test_history_by_page_has_every_row_once(hub: Served) -> None:
+@pytest.mark.parametrize("parameter", ["after", "since"])
+def test_history_by_page_has_every_row_once(hub: Served, parameter: str) -> None:
     rows, after = [], ""
     while True:
         page = hub.get(f"/v1/queries/q/results?limit=1{after}")
@@ -233,7 +234,7 @@ def test_history_by_page_has_every_row_once(hub: Served) -> None:
             break
         assert len(page["rows"]) == 1
         rows += page["rows"]
-        after = f"&after={page['next']}"
+        after = f"&{parameter}={page['next']}"
     assert rows == hub.get("/v1/queries/q/results")["rows"]
     assert len(rows) == 3
     assert hub.get("/v1/queries/q/results?since=2024-01-01T00:00:20Z")["rows"] == rows[1:]

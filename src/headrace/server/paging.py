@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from typing import Final
 
 import pyarrow as pa
 
@@ -11,6 +13,8 @@ from headrace.errors import UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.query_handle import instant_of
 from headrace.runtime.results import result_log
+
+_CURSOR: Final = re.compile(r"\d+\.\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +26,12 @@ class Page:
 
 
 def page_of_results(hub: Hub, query: str, since: str | None, after: str | None, limit: int) -> Page:
-    """At most `limit` committed rows after a cursor, of emission instants at or after `since` (ISO 8601).
+    """At most `limit` committed rows after a cursor, of emission instants at or after `since` (ISO 8601); that may be a cursor, too.
 
     Raises `UserError` for a cursor or a time that is none.
     """
+    if since is not None and after is None and _CURSOR.fullmatch(since):
+        since, after = None, since
     start = None if since is None else instant_of(time_of(since))
     position, skipped = (0, 0) if after is None else _position(after)
     operator, bound = hub.operator_and_query(query)

@@ -243,7 +243,7 @@ async def results(
     limit: Annotated[int, Query(ge=1, le=100_000)] = 1000,
     timeout: Timeout = None,
 ) -> Response:
-    """Committed rows in order of epochs, a page at a time; `since` is a time, `after` the `next` of the page before.
+    """Committed rows in order of epochs, a page at a time; `since` is a time, `after` the `next` of the page before. `since` takes that too.
 
     504 when that takes longer than `timeout` seconds.
     """
