@@ -176,7 +176,14 @@ def _predicate(cursor: Cursor, left: Expr) -> Expr:
         return _one_of(cursor, left, negated)
     if (kind := _MATCHES.get(cursor.token.upper)) is None:
         raise cursor.expected("IN, LIKE, RLIKE or BETWEEN after NOT")
-    cursor.advance()
+    word = cursor.advance()
+    if cursor.at_any(*_QUANTIFIERS) and cursor.ahead().text == "(":
+        joined = "AND" if cursor.at_any("ALL") else "OR"
+        raise cursor.unsupported(
+            f"{word.upper} {cursor.token.upper} is not available",
+            word.span.to(cursor.token.span),
+            f"Write {word.upper} for each pattern, with {joined} between them.",
+        )
     pattern = _climb(cursor, PREDICATE + 1)
     escape = None
     if kind != "rlike" and cursor.accept("ESCAPE"):
