@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from headrace.errors import CorruptStore, StoreError
 from headrace.store.files import container as container_module
 from headrace.store.files import filesystem
+from headrace.store.files.checksums import block_checksums
 from headrace.store.files.container import PASSING, Adjacent, Container, pack, parts, streamed
 from headrace.store.files.filesystem import LocalStore
 
@@ -374,3 +375,121 @@ def test_a_container_written_in_portions_reads_as_one_written_at_once(tmp_path: 
         name: table.slice(first, rows) for table, sections in read.groups() for name, first, rows in sections
     }
     assert stored == tables
+
+
+def sections_of_all_kinds() -> dict[str, pa.Table]:
+    """Two large ones, one with a dictionary, one alone, and two schemas of which small ones are stored together, many of texts."""
+    drawn = np.random.default_rng(1)
+    small = {
+        f"n{n}": pa.table({"x": drawn.integers(0, 1 << 40, 90), "y": drawn.random(90)}) for n in range(200)
+    }
+    texts = {f"t{n}": pa.table({"x": [f"{n} é {row}" * (row % 4) for row in range(90)]}) for n in range(200)}
+    large = {
+        "large": pa.table({"x": drawn.integers(0, 1 << 40, 60_000)}),
+        "levels": pa.table({"x": np.arange(60_000)}),
+    }
+    words = pa.table({"w": pa.array(["a", "b", "a"]).dictionary_encode()})
+    masked = pa.table({"z": pa.array(np.arange(100.0), mask=np.arange(100) % 3 == 0)})
+    return {**small, **texts, **large, "words": words, "masked": masked}
+
+
+def places_of(container: Container, name: str) -> list[list[int]]:
+    """Where the bytes of a section begin, and how many there are; of one in a group those of the group."""
+    kind, _, _, _, places, *_ = container._entry(name)
+    return places if kind != container_module._SLICE else container._index.groups[places[0][0]][4]
+
+
+def flipped(written: bytes, at: int, bit: int = 3) -> bytes:
+    return written[:at] + bytes([written[at] ^ 1 << bit]) + written[at + 1 :]
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize("name", ["large", "levels", "words", "masked"])
+def test_a_flipped_bit_is_an_error_of_its_section_and_of_no_other(name: str, compressed: bool) -> None:
+    given_tables = sections_of_all_kinds()
+    written = b"".join(parts(given_tables, compressed=compressed, piece=1000))
+    for offset, size in places_of(Container.open(written), name):
+        for at in (0, 5, size // 3, size // 2, size - 1):
+            container = Container.open(flipped(written, offset + at), "state/f.run")
+            for read in (container.table, lambda of, held=container: [*held.batches(of)()]):
+                with pytest.raises(CorruptStore, match=rf"'state/f\.run' is damaged: section '{name}'"):
+                    read(name)
+            others = given_tables.keys() - {name}
+            assert all(container.table(other).equals(given_tables[other]) for other in others)
+            with pytest.raises(CorruptStore, match="state/f"):
+                container.verify()
+
+
+@pytest.mark.parametrize("name", ["n107", "t199"])
+def test_a_flipped_bit_of_one_of_many_small_sections_is_an_error_of_those_in_its_block(name: str) -> None:
+    """Values, texts and their offsets; a reader of other blocks reads none of these bytes."""
+    given_tables = sections_of_all_kinds()
+    written = pack(given_tables)
+    buffer = pa.py_buffer(written)
+    group = [other for other in given_tables if other[0] == name[0] and other[1:].isdigit()]
+    for column in Container.open(buffer).table(name).columns:
+        for first, end in block_checksums._ranges(column.chunk(0), buffer.address):
+            for at in {first, (first + end) // 2, end - 1}:
+                container = Container.open(flipped(written, at), "results/f.run")
+                with pytest.raises(CorruptStore, match=rf"'results/f\.run' is damaged: section '{name}'"):
+                    container.table(name)
+                unread = 0
+                for other in group:
+                    try:
+                        assert container.table(other).equals(given_tables[other])
+                    except CorruptStore:
+                        unread += 1
+                assert 1 <= unread < len(group) / 2
+                with pytest.raises(CorruptStore, match="section 'group"):
+                    list(container.groups())
+
+
+def test_no_flipped_bit_of_a_group_is_an_answer() -> None:
+    """Also in what describes its columns, and between them."""
+    given_tables = {f"n{n}": pa.table({"x": [n, n], "y": [str(n), "é"]}) for n in range(20)}
+    written = pack(given_tables)
+    ((offset, size),) = places_of(Container.open(written), "n3")
+    for at in range(offset, offset + size):
+        with pytest.raises(CorruptStore, match="section"):
+            Container.open(flipped(written, at, at % 8)).table("n3")
+
+
+def test_a_section_is_compared_once_and_only_if_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    crc32 = zlib.crc32
+    monkeypatch.setattr(zlib, "crc32", lambda data, first=0: read.append(len(data)) or crc32(data, first))
+    container = Container.open(pack(sections_of_all_kinds()))
+    read.clear()
+    assert container.views()["large"].num_rows == 60_000
+    assert sum(read) < 1 << 17, "what describes schemas and groups"
+    container.table("n3")
+    read.clear()
+    container.table("n3")
+    assert sum(read) < 1 << 10
+    container.table("large")
+    assert sum(read) > 480_000
+    read.clear()
+    container.table("large")
+    assert sum(read) < 1 << 10
+
+
+@pytest.mark.parametrize("recorded", [None, 7])
+def test_groups_of_earlier_versions_have_one_checksum_or_none(
+    monkeypatch: pytest.MonkeyPatch, recorded: int | None
+) -> None:
+    encoded = container_module.encoded
+
+    def as_before(header: Any, schemas: Any, groups: Any, blocks: Any, sections: Any) -> bytes:
+        del blocks
+        return encoded(header, schemas, [[*one[:3], recorded, *one[4:]] for one in groups], [], sections)
+
+    monkeypatch.setattr(container_module, "encoded", as_before)
+    given_tables = sections_of_all_kinds()
+    container = Container.open(pack(given_tables))
+    assert container.table("large").equals(given_tables["large"])
+    if recorded is None:
+        assert all(container.table(name).equals(table) for name, table in given_tables.items())
+        container.verify()
+    else:
+        with pytest.raises(CorruptStore, match="section 'group 0' has checksum"):
+            container.table("n3")

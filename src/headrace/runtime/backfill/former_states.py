@@ -64,10 +64,10 @@ def under_current_names(home: Home, manifest: Manifest, plan: EpochPlan) -> Mani
     state = []
     for run in manifest.state:
         sections = open_run(store, run.name)
-        known = {name: table for name, table in sections.items() if name.partition("/")[0] not in misread}
+        known = [name for name in sections if name.partition("/")[0] not in misread]
         if len(known) < len(sections) or any(name.partition("/")[0] in current for name in known):
             name = file_names.state_run(manifest.epoch, 0)
-            size = store.write_once(name, parts(_renamed(known, current)))
+            size = store.write_once(name, parts(_renamed({one: sections[one] for one in known}, current)))
             state.append(replace(run, name=name, bytes=size))
         else:
             state.append(run)

@@ -266,7 +266,7 @@ def backfilled_panes(store: Store, backfill: PaneBackfill, new_operator: PaneAgg
     runs: list[Mapping[str, pa.Table]] = []
     for name in backfill.runs:
         sections = open_run(store, name)
-        runs.append({s.removeprefix(prefix): t for s, t in sections.items() if s.startswith(prefix)})
+        runs.append({s.removeprefix(prefix): sections[s] for s in sections if s.startswith(prefix)})
     return Scanned(
         transferred(backfill.source_operator, new_operator, runs, backfill.since, backfill.emitted_to),
         (),

@@ -127,12 +127,11 @@ def all_parts_of(store: Store, name: str) -> AllParts:
 def _read_all_parts(container: Container) -> AllParts:
     names: dict[str, int] = {}
     columns = [np.zeros((5, 0), np.int64)]
-    for table, sections in container.groups():
+    for table, sections in container.groups(f"{_FACTS}/"):
         for section, first, count in sections:
-            has_facts, _, query = layout_and_query(section)
-            if has_facts:
-                part, *facts = columns_of(table.slice(first, count))
-                columns.append(np.stack([part, np.full(count, names.setdefault(query, len(names))), *facts]))
+            part, *facts = columns_of(table.slice(first, count))
+            query = names.setdefault(layout_and_query(section)[2], len(names))
+            columns.append(np.stack([part, np.full(count, query), *facts]))
     together = np.concatenate(columns, axis=1)
     part, query, *facts = together[:, np.argsort(together[0], kind="stable")]
     return AllParts(part, query, np.stack(facts), list(names))

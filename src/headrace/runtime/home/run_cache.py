@@ -43,12 +43,43 @@ def load_relation(store: Store, name: str) -> pa.Table:
     return rows
 
 
-def open_run(store: Store, name: str) -> dict[str, pa.Table]:
-    """The sections of a state or results run, memory-mapped."""
-    sections: dict[str, pa.Table] = _cached(
-        store, name, lambda: Container.open(store.map(name), name).tables()
+class StoredSections(Mapping[str, pa.Table]):
+    """The sections of a run in its file, memory-mapped: each is compared with its checksum when it is taken first."""
+
+    __slots__ = ("_container", "_taken", "views")
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self.views = container.views()
+        """The sections as they are found, for who needs their rows and bytes alone."""
+        self._taken: dict[str, pa.Table] = {}
+
+    def __getitem__(self, name: str) -> pa.Table:
+        table = self._taken.get(name)
+        if table is None:
+            if name not in self.views:
+                raise KeyError(name)
+            table = self._taken[name] = self._container.table(name)
+        return table
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.views)
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+
+def open_run(store: Store, name: str) -> Mapping[str, pa.Table]:
+    """The sections of a state run, or of a file of keys."""
+    sections: Mapping[str, pa.Table] = _cached(
+        store, name, lambda: StoredSections(Container.open(store.map(name), name))
     )
     return sections
+
+
+def views_of(sections: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+    """Sections of a run for their rows and bytes: none of them is read."""
+    return sections.views if isinstance(sections, StoredSections) else sections
 
 
 def section_of(store: Store, name: str, section: str) -> pa.Table:

@@ -76,4 +76,4 @@ def _sections(home: Home, manifest: Manifest, operator: Operator) -> Iterator[Se
 
 def _named(sections: Sections, prefix: str) -> dict[str, pa.Table]:
     """The sections whose names have a prefix, without it."""
-    return {name.removeprefix(prefix): table for name, table in sections.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): sections[name] for name in sections if name.startswith(prefix)}

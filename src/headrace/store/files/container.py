@@ -5,14 +5,14 @@ view of the mapped file.
 
 Layout: a 64-byte preamble; the record batches of all sections (columns that are one memory once, in groups equal columns, see
 `shared_buffers`) and one copy of each distinct schema, as Arrow IPC messages, each aligned to 64 bytes; an index (`container_index`); a trailer with the
-index's length and checksum, a version and a magic word. The index comes last, so that a writer never goes back. In compressed containers
+index's length and checksum, a version and a magic word. The index comes last, so that a writer never goes back. A section is
+compared with its checksum when it is read first, one of a group with those of its blocks (`block_checksums`). In compressed containers
 large sections and groups have narrow columns (`narrow_columns`), and LZ4 where a sample shows that it makes them smaller still.
 """
 
 from __future__ import annotations
 
 import itertools
-import struct
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,20 +23,23 @@ import pyarrow as pa
 
 from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, StoreError
-from headrace.store.files.container_index import ContainerIndex, Entry, encoded
+from headrace.store.files.checksums.block_checksums import BlockChecksums, compare, encoded_checksums
+from headrace.store.files.container_index import (
+    ALIGNMENT,
+    MAGIC,
+    PREAMBLE,
+    TRAILER,
+    VERSION,
+    ContainerIndex,
+    Entry,
+    encoded,
+    index_of,
+)
 from headrace.store.files.narrow_columns import narrowed
 from headrace.store.files.shared_buffers import equal_columns_of, shared_buffers_of, without
 from headrace.store.files.written_columns import WrittenColumns
 
-VERSION: Final = 4
-_OLDEST: Final = 1
-"""The first version that is still read: in it every column was written for itself, as in all before 4 with its own width."""
-MAGIC: Final = b"HEADRACE"
-_ALIGNMENT: Final = 64
 _WORD: Final = 8
-_PREAMBLE: Final = MAGIC + VERSION.to_bytes(4, "little") + bytes(_ALIGNMENT - len(MAGIC) - 4)
-_TRAILER: Final = struct.Struct("<QII8s")
-"""Length of the index, its CRC-32, version, magic."""
 _COMPRESSED_FROM: Final = 1 << 18
 """Sections of fewer bytes are not worth a decompression."""
 _SAMPLE: Final = 1 << 12
@@ -169,12 +172,13 @@ def pack(
 class _Writer:
     def __init__(self, checksums: bool, compressed: bool, piece: int | None) -> None:
         self._compressed, self._piece = compressed, piece
-        self._parts: list[Any] = [_PREAMBLE]
-        self._at = len(_PREAMBLE)
+        self._parts: list[Any] = [PREAMBLE]
+        self._at = len(PREAMBLE)
         self._checksums = checksums
         self._schemas: dict[bytes, int] = {}
         self._sections: dict[str, Entry] = {}
         self._groups: list[Entry] = []
+        self._blocks: list[str] = []
 
     def add_all(self, tables: Mapping[str, pa.Table]) -> None:
         """Sections, the small ones of one schema together."""
@@ -222,12 +226,14 @@ class _Writer:
                 batches = table.combine_chunks().to_batches()
             kind, bodies = _BATCHES, [batch.serialize(memory_pool=PASSING) for batch in batches]
         number = self._schemas.setdefault(schema, len(self._schemas))
-        crc, places = 0, []
+        checksum = 0 if self._checksums and not plain else None
+        if self._checksums and plain:
+            self._blocks.append(encoded_checksums(bodies))
+        places = []
         for body in bodies:
-            if self._checksums:
-                crc = zlib.crc32(body, crc)
+            if checksum is not None:
+                checksum = zlib.crc32(body, checksum)
             places.append([self._put(body), body.size])
-        checksum = crc if self._checksums else None
         self._sections[name] = [kind, number, table.num_rows, checksum, places, None]
         if shared_buffers or narrow:
             self._sections[name].append(shared_buffers)
@@ -236,16 +242,15 @@ class _Writer:
 
     def finish(self, header: Mapping[str, Any]) -> list[Any]:
         schemas = [[self._put(schema), len(schema), zlib.crc32(schema)] for schema in self._schemas]
-        index = encoded(header, schemas, self._groups, self._sections)
-        self._parts.append(index)
-        self._parts.append(_TRAILER.pack(len(index), zlib.crc32(index), VERSION, MAGIC))
+        index = encoded(header, schemas, self._groups, self._blocks, self._sections)
+        self._parts += [index, TRAILER.pack(len(index), zlib.crc32(index), VERSION, MAGIC)]
         return self._parts
 
     def _put(self, body: Any) -> int:
         """Append bytes and the padding after them; where they begin."""
         offset, size = self._at, len(body)
         self._parts.append(body)
-        padding = -size % _ALIGNMENT
+        padding = -size % ALIGNMENT
         if padding:
             self._parts.append(bytes(padding))
         self._at += size + padding
@@ -261,13 +266,18 @@ class Section:
 
 
 class Container:
-    """The reader. Tables are views of the buffer given to `open`, and keep it alive."""
+    """The reader. Tables are views of the buffer given to `open`, and keep it alive.
 
-    __slots__ = ("_buffer", "_groups", "_index", "_name", "header")
+    All that reads rows raises `CorruptStore` where they differ from their checksum, which is compared once.
+    """
+
+    __slots__ = ("_blocks", "_buffer", "_compared", "_groups", "_index", "_name", "header")
 
     def __init__(self, buffer: pa.Buffer, index: ContainerIndex, name: str) -> None:
         self._buffer, self._index, self._name = buffer, index, name
         self._groups: dict[int, pa.Table] = {}
+        self._blocks: dict[int, BlockChecksums] = {}
+        self._compared: set[str] = set()
         self.header: Mapping[str, Any] = index.header
 
     @staticmethod
@@ -277,7 +287,7 @@ class Container:
         if held.address % _WORD:
             # Cut out of other bytes at an unaligned offset: one copy is cheaper than kernels over unaligned numbers.
             held = pa.py_buffer(held.to_pybytes())
-        return Container(held, _index_of(held, name), name)
+        return Container(held, index_of(held, name), name)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._index.entry(name) is not None
@@ -302,39 +312,75 @@ class Container:
         return self._schema_of(self._entry(name)[1])
 
     def _schema_of(self, number: int) -> pa.Schema:
-        offset, size, _ = self._index.schemas[number]
+        offset, size, expected = self._index.schemas[number]
+        piece = self._piece(offset, size).to_pybytes()
+        if zlib.crc32(piece) != expected:
+            raise self._corrupt(f"the schema at byte {offset} has another checksum than the index records")
         try:
-            return _schema(self._piece(offset, size).to_pybytes())
+            return _schema(piece)
         except _DAMAGED as error:
             raise self._corrupt(f"the schema at byte {offset} cannot be read: {error}") from error
 
     def table(self, name: str) -> pa.Table:
         """A section's rows, without copying them."""
-        kind, _, rows, _, places, *_ = self._entry(name)
+        kind, _, _, expected, places, *_ = entry = self._entry(name)
         if kind == _SLICE:
-            ((group, start),) = places
-            return self._columns(self._index.groups[group]).restored(self._group(group).slice(start, rows))
-        return self._read(name, self._entry(name))
+            return self._slice(name, entry, compared=True)
+        compare(map(self._at, places), expected, name, self._name, self._compared)
+        return self._read(name, entry)
+
+    def view(self, name: str) -> pa.Table:
+        """The same without reading and comparing the rows: for who needs their number or bytes."""
+        entry = self._entry(name)
+        return self._slice(name, entry) if entry[0] == _SLICE else self._read(name, entry)
+
+    def _slice(self, name: str, entry: Entry, *, compared: bool = False) -> pa.Table:
+        _, _, rows, _, [[group, start]], *_ = entry
+        whole = self._group(group)
+        if compared and (blocks := self._blocks_of(group)):
+            blocks.compare_rows(whole, start, rows, name)
+        return self._columns(self._index.groups[group]).restored(whole.slice(start, rows))
 
     def _group(self, number: int) -> pa.Table:
-        """The rows of a group as they are written."""
+        """The rows of a group as they are written; not compared where that has checksums by block."""
         if number not in self._groups:
+            if blocks := self._blocks_of(number):
+                blocks.compare_heads(f"group {number}")
+            else:
+                self._compare_group(number)
             self._groups[number] = self._written(f"group {number}", self._index.groups[number])
         return self._groups[number]
+
+    def _blocks_of(self, number: int) -> BlockChecksums | None:
+        """The checksums of a group by block; None in files of earlier versions."""
+        if number not in self._blocks and number < len(self._index.blocks):
+            places = self._index.groups[number][4]
+            self._blocks[number] = BlockChecksums(
+                self._buffer, places, self._index.blocks[number], self._name
+            )
+        return self._blocks.get(number)
+
+    def _compare_group(self, number: int) -> None:
+        _, _, _, expected, places, *_ = self._index.groups[number]
+        if blocks := self._blocks_of(number):
+            blocks.compare_all(f"group {number}")
+        else:
+            compare(map(self._at, places), expected, f"group {number}", self._name, self._compared)
 
     def _columns(self, entry: Entry) -> WrittenColumns:
         return WrittenColumns(self._schema_of(entry[1]), *entry[6:])
 
-    def groups(self) -> Iterator[tuple[pa.Table, list[tuple[str, int, int]]]]:
-        """All rows as they are stored: tables, each with its sections by name, first row in it, and rows."""
+    def groups(self, prefix: str = "") -> Iterator[tuple[pa.Table, list[tuple[str, int, int]]]]:
+        """All rows as they are stored, of sections with a prefix: tables, each with its sections by name, first row in it, and rows."""
         together: dict[int, list[tuple[str, int, int]]] = {}
-        for name, entry in self._index.sections.items():
-            kind, _, rows, _, places, *_ = entry
+        named = {name: entry for name, entry in self._index.sections.items() if name.startswith(prefix)}
+        for name, (kind, _, rows, _, places, *_) in named.items():
             if kind == _SLICE:
                 together.setdefault(places[0][0], []).append((name, places[0][1], rows))
             else:
-                yield self._read(name, entry), [(name, 0, rows)]
+                yield self.table(name), [(name, 0, rows)]
         for number, sections in together.items():
+            self._compare_group(number)
             yield self._columns(self._index.groups[number]).restored(self._group(number)), sections
 
     def _read(self, name: str, entry: Entry) -> pa.Table:
@@ -349,10 +395,10 @@ class Container:
         schema = self._columns(entry).written
         try:
             if kind == _STREAM:
-                with pa.ipc.open_stream(self._piece(*places[0]), options=_ALONE) as stream:
+                with pa.ipc.open_stream(self._at(places[0]), options=_ALONE) as stream:
                     batches = list(stream)
             else:
-                batches = [pa.ipc.read_record_batch(self._piece(*location), schema) for location in places]
+                batches = [pa.ipc.read_record_batch(self._at(place), schema) for place in places]
             table = pa.Table.from_batches(batches, schema)
         except _DAMAGED as error:
             raise self._corrupt(f"section '{name}' cannot be read: {error}") from error
@@ -367,33 +413,28 @@ class Container:
 
         It references this section alone, not the index of all others, so that thousands of files may wait to be read.
         """
-        kind, number, _, _, places, *_ = entry = self._entry(name)
+        kind, number, _, expected, places, *_ = entry = self._entry(name)
         if kind != _STREAM or any(_is_dictionary(field.type) for field in self._schema_of(number)):
             whole = self.table(name).to_batches()
             return partial(iter, whole)
-        return partial(_pieces, self._piece(*places[0]), name, self._name, self._columns(entry))
+        body = self._at(places[0])
+        compared = partial(compare, (body,), expected, name, self._name, self._compared)
+        return partial(_pieces, body, name, self._name, self._columns(entry), compared)
 
     def tables(self) -> dict[str, pa.Table]:
         """All sections."""
         return {name: self.table(name) for name in self._index.sections}
 
+    def views(self) -> dict[str, pa.Table]:
+        """A view of each section."""
+        return {name: self.view(name) for name in self._index.sections}
+
     def verify(self) -> None:
         """Read everything and compare checksums; `CorruptStore` names the first section that differs."""
-        for offset, size, expected in self._index.schemas:
-            if zlib.crc32(self._piece(offset, size)) != expected:
-                raise self._corrupt(
-                    f"the schema at byte {offset} has another checksum than the index records"
-                )
-        whole = {name: entry for name, entry in self._index.sections.items() if entry[0] != _SLICE}
-        groups = {f"group {number}": entry for number, entry in enumerate(self._index.groups)}
-        for name, entry in {**groups, **whole}.items():
-            _, _, _, expected, places, *_ = entry
-            crc = 0
-            for location in places:
-                crc = zlib.crc32(self._piece(*location), crc)
-            if expected is not None and crc != expected:
-                raise self._corrupt(f"section '{name}' has checksum {crc:08x}, expected {expected:08x}")
-            self._read(name, entry).validate()
+        for number in range(len(self._index.schemas)):
+            self._schema_of(number)
+        for table, _ in self.groups():
+            table.validate()
 
     def _entry(self, name: str) -> Entry:
         entry = self._index.entry(name)
@@ -401,6 +442,9 @@ class Container:
             sections = ", ".join(self._index.sections) or "none"
             raise StoreError(f"there is no section '{name}' in {self._name}; there is: {sections}")
         return entry
+
+    def _at(self, place: Sequence[int]) -> pa.Buffer:
+        return self._piece(*place)
 
     def _piece(self, offset: int, size: int) -> pa.Buffer:
         if offset < 0 or size < 0 or offset + size > self._buffer.size:
@@ -412,8 +456,9 @@ class Container:
 
 
 def _pieces(
-    body: pa.Buffer, section: str, container: str, columns: WrittenColumns
+    body: pa.Buffer, section: str, container: str, columns: WrittenColumns, compared: Callable[[], None]
 ) -> Iterator[pa.RecordBatch]:
+    compared()
     try:
         with pa.ipc.open_stream(body, options=_ALONE, memory_pool=PASSING) as stream:
             for batch in stream:
@@ -422,32 +467,6 @@ def _pieces(
         raise CorruptStore(
             f"the container '{container}' is damaged: section '{section}' cannot be read: {error}"
         ) from error
-
-
-def _index_of(buffer: pa.Buffer, name: str) -> ContainerIndex:
-    smallest = len(_PREAMBLE) + _TRAILER.size
-    if buffer.size < smallest:
-        raise CorruptStore(f"'{name}' is no container: {buffer.size} bytes, expected at least {smallest}")
-    view = memoryview(buffer)
-    size, expected, version, magic = _TRAILER.unpack_from(view, len(view) - _TRAILER.size)
-    if magic != MAGIC or bytes(view[: len(MAGIC)]) != MAGIC:
-        raise CorruptStore(
-            f"'{name}' is no container, or was cut short: it does not begin and end with {MAGIC!r}"
-        )
-    if not _OLDEST <= version <= VERSION:
-        raise StoreError(
-            f"the container '{name}' has format version {version}, this program reads {_OLDEST} to {VERSION}: "
-            "use the version of headrace that wrote it"
-        )
-    start = len(view) - _TRAILER.size - size
-    if start < len(_PREAMBLE):
-        raise CorruptStore(f"the container '{name}' is damaged: its index would be {size} bytes long")
-    body = bytes(view[start : start + size])
-    if zlib.crc32(body) != expected:
-        raise CorruptStore(
-            f"the container '{name}' is damaged: its index has another checksum than its trailer records"
-        )
-    return ContainerIndex(body, version)
 
 
 @lru_cache(maxsize=1024)

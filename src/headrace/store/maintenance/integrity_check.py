@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, StoreError
-from headrace.store.files.container import MAGIC, Container
+from headrace.store.files.container import Container
+from headrace.store.files.container_index import MAGIC
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.manifest import MANIFESTS, SUMMARISED, Manifest, ManifestLog
 from headrace.store.logs.numbered_files import NumberedFiles

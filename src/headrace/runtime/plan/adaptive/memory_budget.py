@@ -81,7 +81,7 @@ class StateSizes:
 
     def _read(self, name: str) -> dict[str, _Size]:
         """Without spilled rows, which stay on disk."""
-        tables = Container.open(self.store.map(name), name).tables()
+        tables = Container.open(self.store.map(name), name).views()
         stored = {section: rows for section, rows in tables.items() if not are_spilled(section)}
         rows: dict[str, int] = {}
         for section, table in stored.items():

@@ -18,7 +18,7 @@ from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.numbering import number_of
 from headrace.operators.families.scan_output import gathered
 from headrace.operators.joins.probing.spilled_rows import are_spilled
-from headrace.runtime.home.run_cache import known_sizes, of_run, open_run, query_row_counts_of
+from headrace.runtime.home.run_cache import known_sizes, of_run, open_run, query_row_counts_of, views_of
 from headrace.runtime.messages.exchange_blob import by_state
 from headrace.runtime.messages.task_messages import RunRef
 from headrace.store.files.filesystem import Store
@@ -26,7 +26,10 @@ from headrace.store.files.filesystem import Store
 
 @dataclass(frozen=True)
 class TaskRun:
-    """A run's sections, named `state/section`, cut to one task's slots; `covers_task` when nothing was cut."""
+    """A run's sections, named `state/section`, cut to one task's slots; `covers_task` when nothing was cut.
+
+    What counts rows and bytes does not read them.
+    """
 
     store: Store
     ref: RunRef
@@ -36,20 +39,20 @@ class TaskRun:
     @property
     def rows(self) -> int:
         """Rows of all sections."""
-        return sum(table.num_rows for table in self.sections.values())
+        return sum(table.num_rows for table in self._views.values())
 
     @property
     def bytes(self) -> int:
         """Bytes of all sections, in memory."""
         if not self.covers_task:
-            return sum(table.nbytes for table in self.sections.values())
-        total = lambda: sum(table.nbytes for table in self.sections.values())  # noqa: E731 - computed once
+            return sum(table.nbytes for table in self._views.values())
+        total = lambda: sum(table.nbytes for table in self._views.values())  # noqa: E731 - computed once
         return of_run(self.store, self.ref.name, "bytes", total)
 
     @property
     def bytes_but_spilled(self) -> int:
         """The same without rows that joins have spilled."""
-        spilled = lambda: sum(table.nbytes for name, table in self.sections.items() if are_spilled(name))  # noqa: E731 - computed once
+        spilled = lambda: sum(table.nbytes for name, table in self._views.items() if are_spilled(name))  # noqa: E731 - computed once
         known = of_run(self.store, self.ref.name, "spilled bytes", spilled) if self.covers_task else spilled()
         return self.bytes - known
 
@@ -57,7 +60,7 @@ class TaskRun:
         """Bytes of one state, in memory."""
         known = known_sizes(self.store, self.ref.name) if self.covers_task else {}
         if state not in known:
-            known[state] = sum(table.nbytes for table in self.of(state).values())
+            known[state] = sum(table.nbytes for table in self._by_state.get(state, {}).values())
         return known[state]
 
     def share_of_others(self, owners: Mapping[str, Sequence[Operator]]) -> float:
@@ -96,18 +99,28 @@ class TaskRun:
 
     def of(self, state: str) -> Sections:
         """The sections of one state."""
-        return self._by_state.get(state, {})
+        views = self._by_state.get(state, {})
+        if not self.covers_task or not views:
+            return views
+        read: dict[str, Sections] = of_run(self.store, self.ref.name, "states read", dict)
+        if state not in read:
+            read[state] = {name: self.sections[f"{state}/{name}"] for name in views}
+        return read[state]
 
     @property
     def states(self) -> KeysView[str]:
         """The states with rows."""
         return self._by_state.keys()
 
+    @property
+    def _views(self) -> Mapping[str, pa.Table]:
+        return views_of(self.sections)
+
     @cached_property
     def _by_state(self) -> Mapping[str, Sections]:
         if not self.covers_task:
             return by_state(self.sections)
-        return of_run(self.store, self.ref.name, "states", lambda: by_state(self.sections))
+        return of_run(self.store, self.ref.name, "states", lambda: by_state(self._views))
 
 
 def rows_of_cohort(sections: Sections, counts: Mapping[str, QueryRowCounts], cohort: Cohort) -> Sections:
