@@ -13,6 +13,7 @@ ELSEWHERE = {
     "examples": "the rows of the demo",
     "runtime/home/reject_files.py": "rejected rows",
     "runtime/introspection/loss_report.py": "rejected rows",
+    "store/files/checksums/chunk_checksums.py": "where columns are in a finished file, from its footer",
     "store/maintenance/integrity_check.py": "footers of any file, for `headrace check`",
 }
 """Who else reads or writes Parquet, and what."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.archive import runs
 from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
+from headrace.store.files.checksums.chunk_checksums import ChunkChecksums
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -18,21 +19,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """A run, from its bytes. Only what is asked for is decoded, in the calling thread.
+    """A run, from its bytes. Only what is asked for is compared with its checksums and decoded, in the calling thread.
 
     All that reads raises `CorruptStore` for bytes that are no run's.
     """
 
     file: pq.ParquetFile
     name: str
+    checksums: ChunkChecksums | None = None
 
     @staticmethod
     def of(data: pa.Buffer, name: str, footer: pq.FileMetaData | None = None) -> RunFile:
         """Open the run of that name; with its footer, if that was read before."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
 
+        checksums = ChunkChecksums.of(data, name)
         with _readable(name):
-            return RunFile(pq.ParquetFile(pa.BufferReader(data), metadata=footer), name)
+            return RunFile(pq.ParquetFile(pa.BufferReader(data), metadata=footer), name, checksums)
 
     @property
     def footer(self) -> pq.FileMetaData:
@@ -53,6 +56,7 @@ class RunFile:
     def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
         """Columns of some row groups; by default all."""
         names = None if columns is None else list(columns)
+        self._compare(names, range(self.footer.num_row_groups) if groups is None else groups)
         with _readable(self.name):
             if groups is None:
                 return _as_read(self.file.read(names, use_threads=False))
@@ -68,6 +72,7 @@ class RunFile:
         """The same in batches of at most so many rows; of `part` (k, n) the k-th of n parts of about equal size."""
         numbers, low, high = self._within(groups, *part)
         passed = 0
+        self._compare(columns, numbers)
         read = self.file.iter_batches(rows, numbers, list(columns), use_threads=False)
         while True:
             with _readable(self.name):
@@ -79,6 +84,10 @@ class RunFile:
             if first < after:
                 columns_read = batch.slice(first, after - first).columns
                 yield pa.RecordBatch.from_arrays(columns_read, schema=runs.with_nullable(batch.schema))
+
+    def _compare(self, columns: Sequence[str] | None, groups: Sequence[int]) -> None:
+        if self.checksums is not None:
+            self.checksums.compare(self.file, columns, groups)
 
     def _within(self, groups: Sequence[int] | None, part: int, parts: int) -> tuple[list[int], int, int]:
         """The row groups that have rows of a part, and which of their rows these are."""

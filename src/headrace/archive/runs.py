@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.dataclass import dataclass
+from headrace.store.files.checksums.chunk_checksums import fill, number_of_checksums, room_for
 
 if TYPE_CHECKING:
     from headrace.archive.blocks import Blocks
@@ -192,13 +193,19 @@ class RunEncoder:
         import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
 
         self._out = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._out, schema, **_settings(schema))
+        self._footer: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            self._out, schema, metadata_collector=self._footer, **_settings(schema)
+        )
+        self._schema, self._row_groups = schema, 0
         self.rows = 0
         self.high = -(1 << 63)
 
     def write(self, table: pa.Table, at: Ints, row_group: int | None = None) -> None:
         """Append rows as row groups; `at` are their event times, which never go back within a part."""
-        self._writer.write_table(table, row_group_size=row_group or _ROW_GROUP)
+        size = row_group or _ROW_GROUP
+        self._writer.write_table(table, row_group_size=size)
+        self._row_groups += -(-table.num_rows // size)
         self.rows += len(at)
         self.high = max(self.high, int(at[-1]))
 
@@ -210,13 +217,18 @@ class RunEncoder:
     def append(self, group: pa.Table) -> None:
         """Append a row group of another run."""
         self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
+        self._row_groups += 1
 
     def close(self, metadata: dict[str, str] | None = None) -> pa.Buffer:
         """The finished file."""
         if metadata is not None:
             self._writer.add_key_value_metadata(metadata)
+        checksums = number_of_checksums(self.written, self._schema, self._row_groups)
+        self._out.write(room_for(checksums))
         self._writer.close()
-        return self._out.getvalue()
+        data = self._out.getvalue()
+        fill(data, self._footer[0], checksums)
+        return data
 
 
 @lru_cache(256)  # every epoch writes a run of each stream

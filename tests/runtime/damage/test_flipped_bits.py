@@ -16,6 +16,7 @@ from headrace.runtime.hub.check import check
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.store.files import container
+from headrace.store.files.checksums import chunk_checksums
 from headrace.store.files.container import Container
 
 EPOCHS = 70
@@ -32,11 +33,18 @@ def all_histories(hub: Hub) -> None:
         hub.query(name).history()
 
 
+def a_later_query(hub: Hub) -> None:
+    hub.register("SELECT k, v FROM s WHERE v > 1", "later")
+    hub.loop.drain()
+
+
 READERS: Mapping[str, Callable[[Hub], None]] = {
     "state": next_epoch,
     "merged results": all_histories,
     "newest results": all_histories,
     "relations": next_epoch,
+    "merged archive": a_later_query,
+    "newest archive": a_later_query,
 }
 """What reads each kind of file."""
 
@@ -82,7 +90,13 @@ def with_a_flipped_bit(file: Path, at: int) -> bytes:
 
 
 def bytes_of_sections(file: Path) -> list[int]:
-    """Of each section of a container the first byte, the last, and two between."""
+    """Of each section of a container the first byte, the last, and two between; some of Parquet."""
+    if file.suffix == ".parquet":
+        data = pa.py_buffer(file.read_bytes())
+        end = chunk_checksums._footer_start(
+            data
+        )  # before it is the magic word of checksums: without that there are none
+        return [*range(4, end - 8, end // 8), *range(end, data.size, (data.size - end) // 8)]
     index = Container.open(file.read_bytes())._index
     alone = [entry for entry in index.sections.values() if entry[0] != container._SLICE]
     places = [place for entry in (*index.groups, *alone) for place in entry[4]]
@@ -120,3 +134,23 @@ def test_results_of_other_queries_in_a_damaged_file_are_read(saved: Path, tmp_pa
         assert hub.query("named").history().equals(expected)
         hub.loop.drain()
         next_epoch(hub)
+
+
+def test_a_flipped_bit_of_an_archive_stops_the_queries_that_read_it_and_no_other(
+    saved: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(saved, home)
+    file = file_of(home, "merged archive")
+    data = with_a_flipped_bit(file, file.stat().st_size // 3)
+    with open_hub(home, local=True) as hub:
+        next_epoch(hub)
+        assert hub.query("named").history().num_rows > 2 * 20 * EPOCHS, "inserted and retracted"
+        with pytest.raises(CorruptStore, match=re.escape(file.name)):
+            a_later_query(hub)
+        hub.execute("DROP QUERY later")
+        hub.loop.drain()
+        file.unlink()
+        file.write_bytes(data)
+        a_later_query(hub)
+        assert hub.query("later").history().num_rows == 15 * (EPOCHS + 1)

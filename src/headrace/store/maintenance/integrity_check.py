@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, StoreError
+from headrace.store.files.checksums.chunk_checksums import ChunkChecksums
 from headrace.store.files.container import Container
 from headrace.store.files.container_index import MAGIC
 from headrace.store.files.filesystem import Store
@@ -124,13 +125,16 @@ def _file(store: Store, name: str, size: int | None) -> Iterator[Finding]:
 
 
 def _verify(buffer: pa.Buffer, name: str) -> None:
-    """Checksums of containers, the footer of Parquet files; other files have been read as part of what names them."""
+    """Checksums of containers and archive runs, the footer of other Parquet files; other files have been read as part of what names them."""
     start = buffer.slice(0, min(len(MAGIC), buffer.size)).to_pybytes()
     if start == MAGIC or name.startswith(("state/", "results/")):
         Container.open(buffer, name).verify()
     elif start[: len(_PARQUET)] == _PARQUET or name.endswith(".parquet"):
+        checksums = ChunkChecksums.of(buffer, name)
         try:
-            pq.read_metadata(pa.BufferReader(buffer))
+            file = pq.ParquetFile(pa.BufferReader(buffer))
+            if checksums is not None:
+                checksums.compare(file, None, range(file.num_row_groups))
         except (pa.ArrowInvalid, OSError) as error:
             raise CorruptStore(f"the Parquet file '{name}' is damaged: {error}") from error
     elif not start:
