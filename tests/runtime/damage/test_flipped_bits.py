@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.connectors.sources import segment_files
 from headrace.errors import CorruptStore
 from headrace.runtime.hub.check import check
 from headrace.runtime.hub.hub import Hub
@@ -154,3 +155,66 @@ def test_a_flipped_bit_of_an_archive_stops_the_queries_that_read_it_and_no_other
         file.write_bytes(data)
         a_later_query(hub)
         assert hub.query("later").history().num_rows == 15 * (EPOCHS + 1)
+
+
+@pytest.mark.parametrize("count", [5_000, 600_000])
+def test_a_flipped_bit_in_pushed_rows_is_an_error_and_no_other_rows(
+    count: int, saved: Path, tmp_path: Path
+) -> None:
+    """Of one record batch and of several. The rows were acknowledged: no epoch takes others."""
+    shutil.copytree(saved, tmp_path / "pushed")
+    with open_hub(tmp_path / "pushed", local=True) as hub:
+        hub.push("s", rows(EPOCHS, count))
+    size = file_of(tmp_path / "pushed", "segments").stat().st_size
+    for at in (9, 400, size // 3, size // 2, size - 1500, size - 60, size - 20, size - 13, size - 1):
+        home = tmp_path / str(at)
+        shutil.copytree(tmp_path / "pushed", home)
+        file = file_of(home, "segments")
+        data = with_a_flipped_bit(file, at)
+        assert any(f"FAULT segments/s/{file.name}" in line for line in check(home).lines)
+        with open_hub(home, local=True) as hub:
+            with pytest.raises(CorruptStore, match=re.escape(file.name)):
+                hub.loop.drain()
+            file.unlink()
+            file.write_bytes(data)
+            if at == size // 3:
+                hub.loop.drain()
+                assert hub.home.latest().stream("s").rows == 20 * EPOCHS + count
+        shutil.rmtree(home)
+
+
+def test_segments_of_earlier_versions_have_no_checksums_and_are_read(saved: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(saved, home)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(segment_files, "with_checksums", iter)
+        with open_hub(home, local=True) as hub:
+            hub.push("s", rows(EPOCHS, 5_000))
+    assert file_of(home, "segments").read_bytes().endswith(b"\xff\xff\xff\xff\0\0\0\0")
+    assert not [line for line in check(home).lines if "segments/" in line]
+    with open_hub(home, local=True) as hub:
+        hub.loop.drain()
+        assert hub.home.latest().stream("s").rows == 20 * EPOCHS + 5_000
+
+
+def test_a_segment_is_read_as_any_other_arrow_stream(saved: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(saved, home)
+    with open_hub(home, local=True) as hub:
+        hub.push("s", rows(EPOCHS, 5_000))
+    with pa.OSFile(str(file_of(home, "segments"))) as file:
+        assert pa.ipc.open_stream(file).read_all().equals(rows(EPOCHS, 5_000))
+
+
+def test_a_flipped_bit_in_rows_of_a_record_is_damage_of_its_log(saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved, tmp_path / "pushed")
+    with open_hub(tmp_path / "pushed", local=True) as hub:
+        hub.push("s", rows(EPOCHS))
+    size = file_of(tmp_path / "pushed", "ingest").stat().st_size
+    for at in (3, size // 3, size // 2, size - 3):
+        home = tmp_path / str(at)
+        shutil.copytree(tmp_path / "pushed", home)
+        file = file_of(home, "ingest")
+        with_a_flipped_bit(file, at)
+        with pytest.raises(CorruptStore, match=re.escape(file.name)), open_hub(home, local=True) as hub:
+            hub.loop.drain()

@@ -1,7 +1,8 @@
 """Writer of ingest segments: pushed rows (Arrow, pandas or dicts, checked against the stream's columns) and
 micro-batches of Spark's streaming DataFrames, as Arrow files with their ingest records; few rows are in the record itself.
 
-A segment is an Arrow stream, whole or absent, never rewritten. It is read like any other Arrow file.
+A segment is an Arrow stream with checksums behind its end, whole or absent, never rewritten. It is read like any other Arrow file,
+once it was compared with them.
 """
 
 from __future__ import annotations
@@ -24,11 +25,10 @@ from headrace.connectors.records.chunk import WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
 from headrace.errors import UserError, did_you_mean
 from headrace.schema import INTEGERS, Field, to_arrow
+from headrace.store.files.checksums.piece_checksums import END_OF_STREAM, with_checksums
 from headrace.store.files.filesystem import LocalStore
 from headrace.time import Instant
 
-_END: Final = b"\xff\xff\xff\xff\0\0\0\0"
-"""The end mark of an Arrow stream."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _PLAIN: Final = pa.ipc.IpcWriteOptions()
 IN_RECORD: Final = 1 << 15
@@ -77,7 +77,7 @@ def write_segment(
     folder: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, durable: bool = True
 ) -> int:
     """Write batches one by one, and sync the file if `durable`; how many bytes."""
-    return LocalStore(folder).write_once(name, _encoded(schema, batches), durable=durable)
+    return LocalStore(folder).write_once(name, with_checksums(_encoded(schema, batches)), durable=durable)
 
 
 def segment_record(
@@ -131,7 +131,7 @@ def _encoded(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     yield head
     for batch in batches:
         yield _serialized(batch, head.size)
-    yield pa.py_buffer(_END)
+    yield pa.py_buffer(END_OF_STREAM)
 
 
 def _serialized(batch: pa.RecordBatch, head: int) -> pa.Buffer:
@@ -140,7 +140,7 @@ def _serialized(batch: pa.RecordBatch, head: int) -> pa.Buffer:
     with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as stream:
         stream.write_batch(batch)
     whole = sink.getvalue()
-    return whole.slice(head, whole.size - head - len(_END))
+    return whole.slice(head, whole.size - head - len(END_OF_STREAM))
 
 
 def _of_table(definition: StreamDefinition, table: pa.Table) -> pa.Table:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import mmap
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +41,7 @@ from headrace.connectors.sources.source_file import opened
 from headrace.errors import CorruptStore, UserError
 from headrace.operators.base.batch import EventTimes
 from headrace.schema import TIMESTAMP, TIMESTAMP_NTZ
+from headrace.store.files.checksums.piece_checksums import damaged_bytes
 from headrace.time import Instant
 
 FORMATS: Final = ("csv", "json", "parquet", "arrow", "rate")
@@ -183,6 +186,8 @@ def _chunks(
             remedy=f"There is: {', '.join(FORMATS)}.",
         )
     with opened(record, root) as file, _compression():
+        if _is_handed_in(record) and not record.rows:
+            _compare(file)
         if record.format == "csv":
             yield from csv_reader.chunks(file, record, definition)
         elif record.format == "json":
@@ -191,6 +196,16 @@ def _chunks(
             yield from parquet_reader.chunks(file, record, definition.schema, needed, put_off)
         else:
             yield from arrow_reader.chunks(file, record, definition.schema, needed)
+
+
+def _compare(file: IO[bytes]) -> None:
+    """Refuse a file of rows that were pushed which differs from its checksums."""
+    if not os.fstat(file.fileno()).st_size:
+        raise WholeFile("it is empty")
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        damaged = damaged_bytes(pa.py_buffer(mapped))
+    if damaged is not None:
+        raise WholeFile(f"bytes {damaged[0]} to {damaged[1]} have another checksum than it records")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore, StoreError
 from headrace.store.files.checksums.chunk_checksums import ChunkChecksums
+from headrace.store.files.checksums.piece_checksums import damaged_bytes
 from headrace.store.files.container import Container
 from headrace.store.files.container_index import MAGIC
 from headrace.store.files.filesystem import Store
@@ -27,6 +28,7 @@ Severity: TypeAlias = Literal["fault", "garbage", "note"]
 """Garbage is a file that the next start of the home collects."""
 
 _PARQUET: Final = b"PAR1"
+_SEGMENTS: Final = "segments/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,12 @@ def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding,
     findings += [finding for name in sorted(live) for finding in _file(store, name, sizes.get(name))]
     findings += _logs(store, manifests[-1] if manifests else None)
     try:
-        live |= names_in_logs(store, manifests[-1] if manifests else None)
+        named = names_in_logs(store, manifests[-1] if manifests else None)
     except StoreError:
         return tuple(findings)  # the damage of the log is among the findings; what it names is unknown
+    waiting = [name for name in sorted(named) if name.startswith(_SEGMENTS) and store.exists(name)]
+    findings += [finding for name in waiting for finding in _file(store, name, None)]
+    live |= named
     findings += _orphans(store, live, now, grace)
     return tuple(findings)
 
@@ -125,7 +130,7 @@ def _file(store: Store, name: str, size: int | None) -> Iterator[Finding]:
 
 
 def _verify(buffer: pa.Buffer, name: str) -> None:
-    """Checksums of containers and archive runs, the footer of other Parquet files; other files have been read as part of what names them."""
+    """Checksums of containers, archive runs and pushed rows, the footer of other Parquet files; other files have been read as part of what names them."""
     start = buffer.slice(0, min(len(MAGIC), buffer.size)).to_pybytes()
     if start == MAGIC or name.startswith(("state/", "results/")):
         Container.open(buffer, name).verify()
@@ -137,6 +142,8 @@ def _verify(buffer: pa.Buffer, name: str) -> None:
                 checksums.compare(file, None, range(file.num_row_groups))
         except (pa.ArrowInvalid, OSError) as error:
             raise CorruptStore(f"the Parquet file '{name}' is damaged: {error}") from error
+    elif name.startswith(_SEGMENTS) and (damaged := damaged_bytes(buffer)):
+        raise CorruptStore(f"the pushed rows in '{name}' are damaged in bytes {damaged[0]} to {damaged[1]}")
     elif not start:
         raise CorruptStore(f"the file '{name}' is empty")
 
