@@ -170,3 +170,29 @@ def test_a_home_without_the_end_of_a_log_or_its_manifests_is_not_opened(lost: st
     shutil.copytree(saved / folder, rig.home / folder, dirs_exist_ok=True)
     with rig.hub(2) as hub:
         assert answers(hub) == answered
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_home_without_its_newest_manifests_is_not_opened(lost: int, tmp_path: Path) -> None:
+    """Its epochs would run again under positions that clients have acknowledged: these would not get the next results."""
+    rig, saved = Rig(tmp_path), tmp_path / "saved"
+    with rig.hub(2, TWO) as hub:
+        client = hub.query("a").client("me")
+        for rows in FILES:
+            rig.drop(rows)
+            hub.catch_up()
+        client.skip()
+        answered = answers(hub)
+    assert faults(rig.home) == []
+    shutil.copytree(rig.home, saved)
+    manifests = sorted((rig.home / "manifests").iterdir())
+    for file in manifests[-lost:]:
+        file.unlink()
+    there = sorted(file for file in rig.home.rglob("*") if file.is_file())
+    with pytest.raises(CorruptStore, match="lacks files: manifests/ ends with epoch"), rig.hub(2):
+        pass
+    assert sorted(file for file in rig.home.rglob("*") if file.is_file()) == there
+    assert any(fault.startswith("FAULT manifests/: ends with epoch") for fault in faults(rig.home))
+    shutil.copytree(saved / "manifests", rig.home / "manifests", dirs_exist_ok=True)
+    with rig.hub(2) as hub:
+        assert answers(hub) == answered

@@ -22,6 +22,7 @@ from headrace.store.logs.manifest import MANIFESTS, SUMMARISED, Manifest, Manife
 from headrace.store.logs.radix_list import RadixList
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, Chunk, RecordLog
 from headrace.store.maintenance.home_format import require_format
+from headrace.store.maintenance.lost_manifests import lost_manifests
 
 _Value = TypeVar("_Value")
 
@@ -74,7 +75,9 @@ class Home:
         return manifest
 
     def _require_logs(self) -> None:
-        """Raise `CorruptStore` where the logs lack what the latest manifest needs: queries would be dropped, and rows lost or read twice."""
+        """Raise `CorruptStore` where the logs lack what the latest manifest needs, or it is not the last that was committed: queries would
+        be dropped, and rows lost or read twice.
+        """
         while True:
             manifest = self.manifests.latest()
             lost = self._lost_before(manifest or Manifest(epoch=0, incarnation=0), is_new=manifest is None)
@@ -98,7 +101,9 @@ class Home:
                 return f"{MANIFESTS}/ has none, and {name}/ has {length} records"
             if start > first or length < end:
                 return f"{name}/ has the records from {start} to {length}, those from {first} to {end} are needed"
-        return None
+        results = self.list_of(manifest, "results").length
+        shown = None if is_new else lost_manifests(self.store, manifest.epoch, results)
+        return None if shown is None else f"{MANIFESTS}/ ends with epoch {manifest.epoch}, but {shown}"
 
     def find_out(self) -> None:
         """Read the query log again and make it durable, after an append whose outcome is not known."""

@@ -20,8 +20,10 @@ from headrace.store.files.container_index import MAGIC
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.manifest import MANIFESTS, SUMMARISED, Manifest, ManifestLog
 from headrace.store.logs.numbered_files import NumberedFiles
+from headrace.store.logs.radix_list import RadixList
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.garbage_collection import DATA_FOLDERS, LiveNames, names_in_logs
+from headrace.store.maintenance.lost_manifests import lost_manifests
 from headrace.time import FOREVER, Duration, Instant
 
 Severity: TypeAlias = Literal["fault", "garbage", "note"]
@@ -46,6 +48,12 @@ def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding,
     findings: list[Finding] = []
     manifests = list(_manifests(log, findings))
     findings += _history(manifests)
+    if manifests:
+        newest = manifests[-1]
+        results = newest.lists.get("results", RadixList()).length
+        if shown := lost_manifests(store, newest.epoch, results):
+            message = f"ends with epoch {newest.epoch}, but {shown}"
+            findings.append(Finding("fault", f"{MANIFESTS}/", message))
     summarised = manifests[-1].facts.get(SUMMARISED, {}).get("upto", 0) if manifests else 0
     for folder, needed in ((MANIFESTS, None), (INGEST_LOG, summarised), (QUERY_LOG, _summed_up(store))):
         findings += _gaps(store, folder, needed)
