@@ -87,7 +87,15 @@ class Client:
         self.acknowledge_to(delivery.position)
 
     def acknowledge_to(self, position: int) -> None:
-        """The same for all deliveries up to a position."""
+        """The same for all deliveries up to a position.
+
+        Raises `UserError` for one beyond what is committed: results that come later would be left out.
+        """
+        if not 0 <= position <= self._end():
+            raise UserError(
+                f"the position {position} is beyond what is committed",
+                remedy="Acknowledge the position of a delivery that was received.",
+            )
         self._cursor.write(position)
 
     @property
@@ -97,9 +105,12 @@ class Client:
 
     def skip(self) -> None:
         """Acknowledge all that is committed, without reading it."""
+        self._cursor.write(self._end())
+
+    def _end(self) -> int:
+        """The position after all that is committed."""
         with outcome_unless_known("absent"):
-            length = self._at.home.list_of(self._at.home.latest(), "results").length
-        self._cursor.write(length)
+            return self._at.home.list_of(self._at.home.latest(), "results").length
 
 
 def connect(at: _Looking | str | Path, query: str, name: str) -> Client:

@@ -101,8 +101,7 @@ class Home:
                 return f"{MANIFESTS}/ has none, and {name}/ has {length} records"
             if start > first or length < end:
                 return f"{name}/ has the records from {start} to {length}, those from {first} to {end} are needed"
-        results = self.list_of(manifest, "results").length
-        shown = None if is_new else lost_manifests(self.store, manifest.epoch, results)
+        shown = None if is_new else lost_manifests(self.store, manifest.epoch)
         return None if shown is None else f"{MANIFESTS}/ ends with epoch {manifest.epoch}, but {shown}"
 
     def find_out(self) -> None:

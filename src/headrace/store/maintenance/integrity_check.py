@@ -23,7 +23,7 @@ from headrace.store.logs.numbered_files import NumberedFiles
 from headrace.store.logs.radix_list import RadixList
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.garbage_collection import DATA_FOLDERS, LiveNames, names_in_logs
-from headrace.store.maintenance.lost_manifests import lost_manifests
+from headrace.store.maintenance.lost_manifests import lost_manifests, positions_behind
 from headrace.time import FOREVER, Duration, Instant
 
 Severity: TypeAlias = Literal["fault", "garbage", "note"]
@@ -49,11 +49,7 @@ def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding,
     manifests = list(_manifests(log, findings))
     findings += _history(manifests)
     if manifests:
-        newest = manifests[-1]
-        results = newest.lists.get("results", RadixList()).length
-        if shown := lost_manifests(store, newest.epoch, results):
-            message = f"ends with epoch {newest.epoch}, but {shown}"
-            findings.append(Finding("fault", f"{MANIFESTS}/", message))
+        findings += _lost_manifests(store, manifests[-1])
     summarised = manifests[-1].facts.get(SUMMARISED, {}).get("upto", 0) if manifests else 0
     for folder, needed in ((MANIFESTS, None), (INGEST_LOG, summarised), (QUERY_LOG, _summed_up(store))):
         findings += _gaps(store, folder, needed)
@@ -84,6 +80,15 @@ def _manifests(log: ManifestLog, findings: list[Finding]) -> Iterator[Manifest]:
             yield log.read(epoch)
         except StoreError as error:
             findings.append(Finding("fault", f"epoch {epoch}", str(error)))
+
+
+def _lost_manifests(store: Store, newest: Manifest) -> Iterator[Finding]:
+    """What shows that manifests after the newest one are missing."""
+    if shown := lost_manifests(store, newest.epoch):
+        yield Finding("fault", f"{MANIFESTS}/", f"ends with epoch {newest.epoch}, but {shown}")
+    results = newest.lists.get("results", RadixList()).length
+    for name in positions_behind(store, results):
+        yield Finding("fault", name, f"is a position behind all {results} entries of results")
 
 
 def _history(manifests: list[Manifest]) -> Iterator[Finding]:

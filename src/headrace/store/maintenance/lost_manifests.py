@@ -12,21 +12,22 @@ _RUNS: Final = ("state/", "results/")
 _POSITIONS: Final = "sinks/"
 
 
-def lost_manifests(store: Store, epoch: int, results: int) -> str | None:
-    """The evidence that there were later epochs than `epoch`, with more than so many entries of results; None if there is none.
+def lost_manifests(store: Store, epoch: int) -> str | None:
+    """The evidence that there were later epochs than `epoch`; None if there is none.
 
     An epoch is prepared under the number after the latest manifest, so a file of that number may be of an attempt that failed; one of a
-    later number is not, nor is a position of a receiver beyond all results.
+    later number is not.
     """
-    run = max(_runs(store), default=(0, ""))
-    if run[0] > epoch + 1:
-        return f"'{run[1]}' was written after epoch {run[0] - 1} was committed"
-    names = [file.name for file in store.list(_POSITIONS)]
-    positions = [(int(stem), name) for name in names if (stem := name.rpartition("/")[2]).isdecimal()]
-    position = max(positions, default=(0, ""))
-    if position[0] > results:
-        return f"'{position[1]}' is a position behind all {results} entries of results"
-    return None
+    written, name = max(_runs(store), default=(0, ""))
+    return f"'{name}' was written after epoch {written - 1} was committed" if written > epoch + 1 else None
+
+
+def positions_behind(store: Store, results: int) -> Iterator[str]:
+    """The files of receivers that are beyond so many entries of results. A program may have acknowledged what it has not got."""
+    for file in store.list(_POSITIONS):
+        position = file.name.rpartition("/")[2]
+        if position.isdecimal() and int(position) > results:
+            yield file.name
 
 
 def _runs(store: Store) -> Iterator[tuple[int, str]]:
