@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import engine
 
 if TYPE_CHECKING:
@@ -28,6 +28,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 # What it asserts for many tests shows what differs, as if they asserted it.
 pytest.register_assert_rewrite("tests.runtime.rig")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In `make narrow` the number of examples that a test sets for itself is bounded like all others.
+
+    Settings inside of a test, whose examples are counted there, keep their number.
+    """
+    if os.environ.get("HYPOTHESIS_PROFILE") != "narrow":
+        return
+    for item in items:
+        test = getattr(item, "function", None)
+        if is_hypothesis_test(test) and (asked := test._hypothesis_internal_use_settings) is not None:
+            most = min(asked.max_examples, settings().max_examples)
+            test._hypothesis_internal_use_settings = settings(asked, max_examples=most)
 
 
 def _look_at(descriptor: int) -> None:
