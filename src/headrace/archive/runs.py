@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.dataclass import dataclass
-from headrace.store.files.checksums.chunk_checksums import fill, number_of_checksums, room_for
+from headrace.store.files.checksums.chunk_checksums import finished
 
 if TYPE_CHECKING:
     from headrace.archive.blocks import Blocks
@@ -223,12 +223,7 @@ class RunEncoder:
         """The finished file."""
         if metadata is not None:
             self._writer.add_key_value_metadata(metadata)
-        checksums = number_of_checksums(self.written, self._schema, self._row_groups)
-        self._out.write(room_for(checksums))
-        self._writer.close()
-        data = self._out.getvalue()
-        fill(data, self._footer[0], checksums)
-        return data
+        return finished(self._out, self._writer, self._footer, self._schema, self._row_groups)
 
 
 @lru_cache(256)  # every epoch writes a run of each stream

@@ -39,6 +39,11 @@ def a_later_query(hub: Hub) -> None:
     hub.loop.drain()
 
 
+def a_query_of_rejects(hub: Hub) -> None:
+    hub.register("SELECT reason FROM s REJECTS", "refused")
+    hub.loop.drain()
+
+
 READERS: Mapping[str, Callable[[Hub], None]] = {
     "state": next_epoch,
     "merged results": all_histories,
@@ -46,6 +51,8 @@ READERS: Mapping[str, Callable[[Hub], None]] = {
     "relations": next_epoch,
     "merged archive": a_later_query,
     "newest archive": a_later_query,
+    "merged rejects": a_query_of_rejects,
+    "newest rejects": a_query_of_rejects,
 }
 """What reads each kind of file."""
 
@@ -72,6 +79,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for epoch in range(EPOCHS):
             hub.push("s", rows(epoch))
+            hub.push("s", [{"k": 1, "v": 1.0, "at": None}])
             hub.loop.drain()
     return path / "home"
 

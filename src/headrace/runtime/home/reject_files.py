@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -12,7 +12,11 @@ from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
 from headrace.operators.base.batch import Rejected
 from headrace.schema import STAMP
+from headrace.store.files.checksums.chunk_checksums import ChunkChecksums, finished
 from headrace.store.files.filesystem import Store
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 STREAM_SCHEMA = pa.schema([("position", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
 GROUP: Final = 1 << 16
@@ -47,13 +51,14 @@ class RejectWriter:
 
 
 def read_rejects(store: Store, file: str, part: int | None, rows: int) -> pa.Table:
-    """So many rows of a reject file from row `part` on; all without one. Raises `CorruptStore` where there are fewer."""
+    """So many rows of a reject file from row `part` on; all without one. Raises `CorruptStore` where there are fewer, or others than were written."""
     first, begin, skipped, groups = part or 0, 0, 0, list[int]()
-    content = pa.BufferReader(store.map(file))
+    content = store.map(file)
+    checksums = ChunkChecksums.of(content, file)
     try:
         import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
 
-        opened = pq.ParquetFile(content)
+        opened = pq.ParquetFile(pa.BufferReader(content))
         for number in range(opened.num_row_groups):
             end = begin + opened.metadata.row_group(number).num_rows
             if end <= first:
@@ -61,6 +66,8 @@ def read_rejects(store: Store, file: str, part: int | None, rows: int) -> pa.Tab
             elif part is None or begin < first + rows:
                 groups.append(number)
             begin = end
+        if checksums is not None:
+            checksums.compare(opened, None, groups)
         table = opened.read_row_groups(groups, use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
         raise CorruptStore(f"the rejected rows in '{file}' cannot be read: {error}") from error
@@ -99,8 +106,9 @@ def encode_query_rejects(rejected: Sequence[Rejected]) -> pa.Buffer:
 
 
 def _parquet(table: pa.Table) -> pa.Buffer:
-    out = pa.BufferOutputStream()
+    out, footer = pa.BufferOutputStream(), list["pq.FileMetaData"]()
     import pyarrow.parquet as pq  # noqa: PLC0415 - only where it is used
 
-    pq.write_table(table, out, row_group_size=GROUP, compression="lz4")
-    return out.getvalue()
+    writer = pq.ParquetWriter(out, table.schema, compression="lz4", metadata_collector=footer)
+    writer.write_table(table, row_group_size=GROUP)
+    return finished(out, writer, footer, table.schema, -(-table.num_rows // GROUP))

@@ -143,7 +143,7 @@ def _file(store: Store, name: str, size: int | None) -> Iterator[Finding]:
 
 
 def _verify(buffer: pa.Buffer, name: str) -> None:
-    """Checksums of containers, archive runs and pushed rows, the footer of other Parquet files; other files have been read as part of what names them."""
+    """Checksums of containers, Parquet and pushed rows, the footer of Parquet that has none; other files have been read as part of what names them."""
     start = buffer.slice(0, min(len(MAGIC), buffer.size)).to_pybytes()
     if start == MAGIC or name.startswith(("state/", "results/")):
         Container.open(buffer, name).verify()

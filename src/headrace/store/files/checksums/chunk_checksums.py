@@ -1,6 +1,6 @@
-"""Checksums of the column chunks of an archive run, between its last page and its footer, where no reader of Parquet looks.
+"""Checksums of the column chunks of a Parquet file, between its last page and its footer, where no reader of Parquet looks.
 
-They are 32 bits for each column of each row group, of a small run one for all; after them are their number, a CRC-32 of them and of
+They are 32 bits for each column of each row group, of a small file one for all; after them are their number, a CRC-32 of them and of
 the footer, and a magic word.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _SMALL: Final = 1 << 18
-"""Bytes of a run that has one checksum: to find its columns takes longer."""
+"""Bytes of a file that has one checksum: to find its columns takes longer."""
 _TAIL: Final = struct.Struct("<II8s")
 _MAGIC: Final = b"HEADRACE"
 _PARQUET: Final = b"PAR1"
@@ -30,17 +30,24 @@ _END: Final = struct.Struct("<I4s")
 """The end of Parquet: the bytes of the footer, and its magic word."""
 
 
-def number_of_checksums(size: int, schema: pa.Schema, row_groups: int) -> int:
-    """How many a file has whose pages end after so many bytes."""
-    return 1 if size <= _SMALL else row_groups * sum(_leaves(field.type) for field in schema)
+def finished(
+    out: pa.BufferOutputStream,
+    writer: pq.ParquetWriter,
+    footer: Sequence[pq.FileMetaData],
+    schema: pa.Schema,
+    row_groups: int,
+) -> pa.Buffer:
+    """Close a writer of so many row groups with checksums; the file's bytes. `footer` is its metadata collector."""
+    pages = out.tell()
+    count = 1 if pages <= _SMALL else row_groups * sum(_leaves(field.type) for field in schema)
+    out.write(bytes(4 * count + _TAIL.size))
+    writer.close()
+    data = out.getvalue()
+    _fill(data, footer[0], count)
+    return data
 
 
-def room_for(checksums: int) -> bytes:
-    """What a writer puts before the footer, in place of them."""
-    return bytes(4 * checksums + _TAIL.size)
-
-
-def fill(data: pa.Buffer, footer: pq.FileMetaData, count: int) -> None:
+def _fill(data: pa.Buffer, footer: pq.FileMetaData, count: int) -> None:
     """Write the checksums of a finished file into their room, which was made for so many."""
     end = _footer_start(data)
     first, last = end - _TAIL.size - 4 * count, end - _TAIL.size
@@ -54,7 +61,7 @@ def fill(data: pa.Buffer, footer: pq.FileMetaData, count: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkChecksums:
-    """The checksums of a run, to be compared with what is read of it."""
+    """The checksums of a file, to be compared with what is read of it."""
 
     data: pa.Buffer
     expected: Sequence[int]
@@ -72,7 +79,7 @@ class ChunkChecksums:
         first = end - _TAIL.size - 4 * count
         if first < 0 or _crc(data, first, end - _TAIL.size) != crc:
             raise CorruptStore(
-                f"the archive run '{name}' is damaged: its footer has another checksum than it records"
+                f"the file '{name}' is damaged: its footer has another checksum than it records"
             )
         return ChunkChecksums(data, memoryview(data)[first : first + 4 * count].cast("I"), name)
 
@@ -92,7 +99,7 @@ class ChunkChecksums:
         if fast_checksum(self.data, *place) != self.expected[number]:
             what = "it" if leaf < 0 else f"column {leaf} of row group {group}"
             raise CorruptStore(
-                f"the archive run '{self.name}' is damaged: {what} has another checksum than it records"
+                f"the file '{self.name}' is damaged: {what} has another checksum than it records"
             )
 
 
