@@ -318,8 +318,8 @@ def test_a_run_on_the_local_engine_loads_few_modules(tmp_path: Path) -> None:
     ]
     assert not others & {"asyncio", "difflib", "threadpoolctl"}
     assert not [name for name in loaded if name.startswith("headrace.operators.row_windows.")]
-    assert sum(name.startswith("headrace") for name in loaded) <= 634
-    assert len(loaded) <= 905
+    assert sum(name.startswith("headrace") for name in loaded) <= 641
+    assert len(loaded) <= 913
 
 
 SYNCED = """

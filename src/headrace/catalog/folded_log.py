@@ -11,7 +11,6 @@ from dataclasses import field
 from typing import Any, Final, Protocol
 
 from headrace.catalog.catalog import Catalog, is_of_query
-from headrace.catalog.catalog_json import catalog_from_json, catalog_to_json
 from headrace.dataclass import dataclass
 
 BORN: Final = "ingest"
@@ -79,11 +78,15 @@ class FoldedLog:
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, without streams that were dropped."""
+        from headrace.catalog.catalog_json import catalog_to_json  # noqa: PLC0415 - only where it is used
+
         births = {name: list(birth) for name, birth in self.births.items() if self.catalog.stream(name)}
         return {"catalog": catalog_to_json(self.catalog), "births": births, "appends": list(self.appends)}
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> FoldedLog:
         """The inverse."""
+        from headrace.catalog.catalog_json import catalog_from_json  # noqa: PLC0415 - only where it is used
+
         births = {name: (records, position) for name, (records, position) in value["births"].items()}
         return FoldedLog(catalog_from_json(value["catalog"]), births, dict.fromkeys(value["appends"]))

@@ -59,7 +59,6 @@ from headrace.language.statements.statement import (
 from headrace.language.syntax.ast import Expr, Select
 from headrace.language.syntax.cursor import Cursor
 from headrace.language.syntax.lexer import statement_tokens
-from headrace.language.syntax.other_dialects import instead_of_statement
 
 _VIEW: Final = "CREATE QUERY name AS SELECT … stores a result and updates it as rows come."
 _CREATED_BY_OTHERS: Final = {
@@ -103,6 +102,8 @@ def _statement(cursor: Cursor) -> Statement:
         span = cursor.since(token.span)
         return replace(statement, text=cursor.text[span.start : span.end], span=span)
     if token.kind == "name":
+        from headrace.language.syntax.other_dialects import instead_of_statement  # noqa: PLC0415 - only where it is used
+
         remedy = instead_of_statement(token.upper) or did_you_mean(token.text, _PARSERS)
         raise cursor.error(f"no statement begins with '{token.text}'", token.span, remedy)
     raise cursor.expected("a statement", _STATEMENTS)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.syntax.ast import Select
 from headrace.language.syntax.lexer import Token, tokens, tokens_of_list
-from headrace.language.syntax.other_dialects import instead_of
 
 DEEPEST = 100
 DEEPEST_SELECT = 10
@@ -142,6 +141,8 @@ class Cursor:
 
     def expected(self, what: str, remedy: str | None = None) -> UserError:
         """An error: something else is next. Without a remedy it has one for what other dialects write here."""
+        from headrace.language.syntax.other_dialects import instead_of  # noqa: PLC0415 - only where it is used
+
         remedy = remedy or instead_of(_word(self.before), _word(self.token))
         return self.error(f"expected {what}, found {self.described()}", self.token.span, remedy)
 
