@@ -1,7 +1,7 @@
 """The query log up to a position, folded: the catalog, and what its entries have that no definition has.
 
-A fold is also a JSON value. An append to the log has it now and then, of all records before, so that these can be deleted
-(decision 122).
+A fold is also a JSON value: the snapshot that an append to the log has now and then, of all records before, so that these can be
+deleted (decision 122).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COMPARED: Final = 1024
 """Appends, the newest, whose ids are compared with the next one's: a repetition follows few others."""
 _LEAST: Final = 1024
 _FOR_EACH: Final = 2
-"""A fold is worth writing after so many records, and so many for each definition: it costs less than they did."""
+"""A snapshot is worth writing after so many records, and so many for each definition: it costs less than they did."""
 
 
 class Append(Protocol):
@@ -73,7 +73,7 @@ class FoldedLog:
         return FoldedLog(catalog.apply_all(of_queries), births, appends)
 
     def is_worth_writing(self, records: int) -> bool:
-        """Whether so many records since the last written fold are enough for another."""
+        """Whether so many records since the last snapshot are enough for another."""
         return records >= _LEAST and records >= _FOR_EACH * self.catalog.definitions
 
     def as_json(self) -> dict[str, Any]:

@@ -190,11 +190,11 @@ class Housekeeping:
             RecordLog(self.home.store, INGEST_LOG).drop_before(summarised["upto"])
 
     def _drop_statements(self) -> None:
-        """Delete what the newest summary of the query log has, once all retained manifests have applied it."""
-        summed_up = self.home.summed_up
-        if self._dropped < summed_up <= self._oldest_statements():
-            RecordLog(self.home.store, QUERY_LOG).drop_before(summed_up)
-            self._dropped = summed_up
+        """Delete what the newest snapshot of the query log has, once all retained manifests have applied it."""
+        snapshot_at = self.home.snapshot_at
+        if self._dropped < snapshot_at <= self._oldest_statements():
+            RecordLog(self.home.store, QUERY_LOG).drop_before(snapshot_at)
+            self._dropped = snapshot_at
 
     def _oldest_statements(self) -> int:
         """The records of the query log that the oldest manifest has applied."""
@@ -220,8 +220,8 @@ class Housekeeping:
         An append that is in the log several times counts once, as in the catalog.
         """
         log, superseded = RecordLog(self.home.store, QUERY_LOG), set[str]()
-        summed_up = log.oldest_summary() if log.start else None
-        before = FoldedLog() if summed_up is None else FoldedLog.from_json(summed_up.summary)
+        first = log.oldest_snapshot() if log.start else None
+        before = FoldedLog() if first is None else FoldedLog.from_json(first.snapshot)
         files = {name: stored.file for name, stored in before.catalog.relations.items()}
         appends, oldest = set(before.appends), self._oldest_statements()
         for chunk in log.chunks(before.catalog.position):

@@ -37,8 +37,8 @@ class Home:
     ingest_log: RecordLog
     folded: FoldedLog = field(default_factory=FoldedLog)
     """The query log up to the last entry that was read."""
-    summed_up: int = 0
-    """The records of the query log that its newest summary is of."""
+    snapshot_at: int = 0
+    """The records of the query log that its newest snapshot is of."""
     incarnation: int = 0
     """Incarnation of the driver that writes through this object; 0 for a reader."""
     opening: object = field(default_factory=object)
@@ -93,7 +93,10 @@ class Home:
     def _lost_before(self, manifest: Manifest, *, is_new: bool) -> str | None:
         """What is missing of the logs and manifests; None where nothing is."""
         summarised = manifest.facts.get(SUMMARISED, {"upto": 0})["upto"]
-        applied = {QUERY_LOG: (self.summed_up, manifest.querylog), INGEST_LOG: (summarised, manifest.ingest)}
+        applied = {
+            QUERY_LOG: (self.snapshot_at, manifest.querylog),
+            INGEST_LOG: (summarised, manifest.ingest),
+        }
         for name, (first, end) in applied.items():
             log = RecordLog(self.store, name)
             start, length = log.start, log.length
@@ -130,18 +133,18 @@ class Home:
         """
         with outcome_unless_known("absent"):
             self.fence()
-            summary, position = self._summary(), self.catalog.position
+            snapshot, position = self._snapshot(), self.catalog.position
             self.in_doubt = True
             try:
-                self.query_log.append(entries, append, summary=summary)
+                self.query_log.append(entries, append, snapshot=snapshot)
             except AlreadyPublished:
                 self.fence()
                 return False
             except StoreError as error:
                 self.in_doubt = error.outcome != "absent"
                 raise
-            if summary is not None:
-                self.summed_up = position
+            if snapshot is not None:
+                self.snapshot_at = position
         return True
 
     @property
@@ -164,28 +167,28 @@ class Home:
         return self.catalog
 
     def _apply_new_entries(self) -> None:
-        """Continue where the log was read to; from a summary where what follows was dropped."""
+        """Continue where the log was read to; from a snapshot where what follows was dropped."""
         folded = self.folded
         while True:
             try:
                 self.folded = folded.then(self._noting(self.query_log.chunks(folded.catalog.position)))
                 return
             except StoreError:
-                summed_up = self.query_log.oldest_summary()
-                if summed_up is None or summed_up.first <= folded.catalog.position:
+                oldest = self.query_log.oldest_snapshot()
+                if oldest is None or oldest.first <= folded.catalog.position:
                     raise
-                folded, self.summed_up = FoldedLog.from_json(summed_up.summary), summed_up.first
+                folded, self.snapshot_at = FoldedLog.from_json(oldest.snapshot), oldest.first
 
     def _noting(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         for chunk in chunks:
-            if chunk.summary is not None:
-                self.summed_up = chunk.first
+            if chunk.snapshot is not None:
+                self.snapshot_at = chunk.first
             yield chunk
 
-    def _summary(self) -> Mapping[str, Any] | None:
+    def _snapshot(self) -> Mapping[str, Any] | None:
         """What the query log's records amount to, where it is due for the next append."""
         position = self.catalog.position
-        is_due = self.folded.is_worth_writing(position - self.summed_up)
+        is_due = self.folded.is_worth_writing(position - self.snapshot_at)
         return self.folded.as_json() if is_due and position == self.query_log.end else None
 
     def with_births(self, entries: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -6,7 +6,7 @@ the only one, the second to append gets `AlreadyPublished`. A record is any JSON
 Every append has an id, which its chunk holds. So a writer that gets "already published", or no answer, reads the chunk and
 compares the id with its own (decision 17). Chunks of older versions have none.
 
-A chunk may have a *summary*: what all records before it amount to. Then those can be dropped (decision 122).
+A chunk may have a *snapshot*: what all records before it amount to. Then those can be dropped (decision 122).
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _OLDEST: Final = 1
 class Chunk:
     """Records that were appended together: the first one's ordinal, and the append's id (None: written by an older version).
 
-    `summary`, where there is one, is what all records before the first amount to.
+    `snapshot`, where there is one, is what all records before the first amount to.
     """
 
     number: int
     first: int
     records: tuple[Any, ...]
     append: str | None = None
-    summary: Any = None
+    snapshot: Any = None
 
     @property
     def end(self) -> int:
         """The ordinal after the last record."""
         return self.first + len(self.records)
 
-    def without_summary(self) -> Chunk:
-        """The records alone: a summary is as large as what is defined."""
-        return self if self.summary is None else replace(self, summary=None)
+    def without_snapshot(self) -> Chunk:
+        """The records alone: a snapshot is as large as what is defined."""
+        return self if self.snapshot is None else replace(self, snapshot=None)
 
     def since(self, ordinal: int) -> Chunk:
         """The part of the chunk that is not below an ordinal."""
         below = max(0, ordinal - self.first)
         if not below:
             return self
-        return replace(self, first=self.first + below, records=self.records[below:], summary=None)
+        return replace(self, first=self.first + below, records=self.records[below:], snapshot=None)
 
 
 class RecordLog:
@@ -73,7 +73,7 @@ class RecordLog:
         # Listed once, because a chunk that was lost must not look like the end of the log.
         numbers = self._files.range()
         self._first_number = numbers.start
-        self._seen = last = self._chunk(numbers[-1]).without_summary() if numbers else None
+        self._seen = last = self._chunk(numbers[-1]).without_snapshot() if numbers else None
         self._next, self._end = (0, 0) if last is None else (last.number + 1, last.end)
 
     @property
@@ -97,11 +97,11 @@ class RecordLog:
         records: Sequence[Any],
         append: str | None = None,
         after: Iterable[str] = (),
-        summary: Any = None,
+        snapshot: Any = None,
     ) -> int:
         """Append records, durably; the ordinal of the first. `AlreadyPublished` when another writer got in between.
 
-        The files `after` are durable before. `summary` is of all records before these. `append` is the append's id, a new one by
+        The files `after` are durable before. `snapshot` is of all records before these. `append` is the append's id, a new one by
         default; an append that is repeated under its id is there once. The `outcome` of another `StoreError` is whether the records are there. If it is unknown and they are, the next append
         is refused as `AlreadyPublished`.
         """
@@ -114,8 +114,8 @@ class RecordLog:
             "records": list(records),
             "append": chunk.append,
         }
-        if summary is not None:
-            body["summary"] = summary
+        if snapshot is not None:
+            body["snapshot"] = snapshot
         data = seal(_KIND, _VERSION, body)
         try:
             self._files.publish(chunk.number, data, after)
@@ -180,15 +180,15 @@ class RecordLog:
                 return
             chunk = self._chunk(chunk.number + 1)
 
-    def oldest_summary(self) -> Chunk | None:
-        """The first chunk with a summary, found by reading chunk after chunk; None where none has one."""
+    def oldest_snapshot(self) -> Chunk | None:
+        """The first chunk with a snapshot, found by reading chunk after chunk; None where none has one."""
         last = self._last_chunk()
         number = 0 if last is None else self._first_chunk().number
         while last is not None and number <= last.number:
             chunk = self._unless_dropped(number)
             if chunk is None:
                 number = self._first_chunk().number
-            elif chunk.summary is not None:
+            elif chunk.snapshot is not None:
                 return chunk
             else:
                 number += 1
@@ -243,7 +243,7 @@ class RecordLog:
         if number is None:
             return None
         if chunk is None or chunk.number != number:
-            chunk = self._seen = self._chunk(number).without_summary()
+            chunk = self._seen = self._chunk(number).without_snapshot()
         return chunk
 
     def _chunk(self, number: int) -> Chunk:
@@ -255,4 +255,4 @@ class RecordLog:
         body = unseal(_KIND, _VERSION, data, name, oldest=_OLDEST)
         if body["number"] != number:
             raise CorruptStore(f"the log chunk '{name}' has the number {body['number']}")
-        return Chunk(number, body["first"], tuple(body["records"]), body.get("append"), body.get("summary"))
+        return Chunk(number, body["first"], tuple(body["records"]), body.get("append"), body.get("snapshot"))

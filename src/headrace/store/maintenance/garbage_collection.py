@@ -104,7 +104,7 @@ def names_in_logs(store: Store, latest: Manifest | None, superseded: Collection[
     for name, applied in ((QUERY_LOG, 0), (INGEST_LOG, consumed)):
         log = RecordLog(store, name)
         for chunk in log.chunks(max(applied, log.start)):
-            names.update(names_in(chunk.summary, store.root))
+            names.update(names_in(chunk.snapshot, store.root))
             for record in chunk.records:
                 names.update(names_in(record, store.root))
     return names.difference(superseded)

@@ -51,7 +51,7 @@ def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding,
     if manifests:
         findings += _lost_manifests(store, manifests[-1])
     summarised = manifests[-1].facts.get(SUMMARISED, {}).get("upto", 0) if manifests else 0
-    for folder, needed in ((MANIFESTS, None), (INGEST_LOG, summarised), (QUERY_LOG, _summed_up(store))):
+    for folder, needed in ((MANIFESTS, None), (INGEST_LOG, summarised), (QUERY_LOG, _oldest_snapshot(store))):
         findings += _gaps(store, folder, needed)
     live: set[str] = set()
     names = LiveNames(store)
@@ -123,10 +123,10 @@ def _first_record(store: Store, name: str) -> int:
         return FOREVER
 
 
-def _summed_up(store: Store) -> int:
-    """The records of the query log that its oldest summary is of; 0 where none has one, or the log cannot be read."""
+def _oldest_snapshot(store: Store) -> int:
+    """The records of the query log that its oldest snapshot is of; 0 where none has one, or the log cannot be read."""
     try:
-        oldest = RecordLog(store, QUERY_LOG).oldest_summary()
+        oldest = RecordLog(store, QUERY_LOG).oldest_snapshot()
     except StoreError:
         return 0
     return 0 if oldest is None else oldest.first

@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.dataclass import dataclass
 from headrace.errors import CorruptStore
 from headrace.store.files.checksums.fast_checksum import fast_checksum
+from headrace.store.files.container_index import MAGIC
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _SMALL: Final = 1 << 18
 """Bytes of a file that has one checksum: to find its columns takes longer."""
 _TAIL: Final = struct.Struct("<II8s")
-_MAGIC: Final = b"HEADRACE"
 _PARQUET: Final = b"PAR1"
 _END: Final = struct.Struct("<I4s")
 """The end of Parquet: the bytes of the footer, and its magic word."""
@@ -56,7 +56,7 @@ def _fill(data: pa.Buffer, footer: pq.FileMetaData, count: int) -> None:
         return  # without checksums
     written = memoryview(data).cast("B")
     written[first:last] = np.array([fast_checksum(data, *place) for place in places], "<u4").tobytes()
-    written[last:end] = _TAIL.pack(count, _crc(data, first, last), _MAGIC)
+    written[last:end] = _TAIL.pack(count, _crc(data, first, last), MAGIC)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +74,7 @@ class ChunkChecksums:
         if end < _TAIL.size:
             return None
         count, crc, magic = _TAIL.unpack_from(memoryview(data), end - _TAIL.size)
-        if magic != _MAGIC:
+        if magic != MAGIC:
             return None
         first = end - _TAIL.size - 4 * count
         if first < 0 or _crc(data, first, end - _TAIL.size) != crc:

@@ -18,7 +18,8 @@ def fast_checksum(data: pa.Buffer, start: int, end: int) -> int:
     """32 bits for the bytes from `start` to `end`; words begin at multiples of 8 in `data`.
 
     It is the CRC-32 of few bytes. That of many is of the sums of rows of 512 words, modulo 2^64, and then of the bytes before and
-    after these rows. Other bytes in one word give another sum, so flipped bits and pages of zeros are found as by a CRC-32 of all.
+    after these rows. Other bytes in one word give another sum, so flipped bits and pages of zeros are found as by a CRC-32 of all; rows of words that
+    changed places are not.
     """
     view = memoryview(data)
     if end - start < _FEW:

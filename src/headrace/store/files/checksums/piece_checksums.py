@@ -13,12 +13,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.store.files.checksums.fast_checksum import fast_checksum
+from headrace.store.files.container_index import MAGIC
 
 END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 """The end mark of an Arrow stream, with which files of earlier versions end."""
 _PIECE: Final = struct.Struct("<QI")
 _TAIL: Final = struct.Struct("<II8s")
-_MAGIC: Final = b"HEADRACE"
 
 
 def with_checksums(pieces: Iterable[pa.Buffer]) -> Iterator[Any]:
@@ -29,7 +29,7 @@ def with_checksums(pieces: Iterable[pa.Buffer]) -> Iterator[Any]:
         listed.append(_PIECE.pack(end, fast_checksum(piece, 0, piece.size)))
         yield piece
     checksums = b"".join(listed)
-    yield checksums + _TAIL.pack(len(listed), zlib.crc32(checksums), _MAGIC)
+    yield checksums + _TAIL.pack(len(listed), zlib.crc32(checksums), MAGIC)
 
 
 def damaged_bytes(data: pa.Buffer) -> tuple[int, int] | None:
@@ -39,7 +39,7 @@ def damaged_bytes(data: pa.Buffer) -> tuple[int, int] | None:
     last = max(0, data.size - _TAIL.size)
     count, crc, magic = _TAIL.unpack_from(memoryview(data), last) if last else (0, 0, b"")
     first = last - count * _PIECE.size
-    if magic != _MAGIC or first < 0:
+    if magic != MAGIC or first < 0:
         return last, data.size
     checksums = data.slice(first, last - first)
     if zlib.crc32(checksums) != crc:

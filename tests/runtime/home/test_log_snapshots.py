@@ -1,4 +1,4 @@
-"""Summaries in the query log: what they amount to is what all records before do, and the files of these are deleted."""
+"""Snapshots in the query log: what they amount to is what all records before do, and the files of these are deleted."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def test_a_log_that_was_shortened_amounts_to_what_all_of_it_does(tmp_path: Path)
         assert numbers(rig)[0] > len(STATEMENTS)
         assert compared(follower.newest_catalog()) == compared(hub.catalog)
         assert faults_once_tidy(hub) == []
-    folds = {chunk.first: chunk.summary for chunk in copies.chunks() if chunk.summary is not None}
+    folds = {chunk.first: chunk.snapshot for chunk in copies.chunks() if chunk.snapshot is not None}
     assert len(folds) > 3
-    for position, summary in folds.items():
+    for position, snapshot in folds.items():
         before = [chunk for chunk in copies.chunks() if chunk.end <= position]
-        assert FoldedLog.from_json(summary).as_json() == FoldedLog().then(before).as_json()
+        assert FoldedLog.from_json(snapshot).as_json() == FoldedLog().then(before).as_json()
 
 
 def test_queries_continue_over_a_shortened_log_and_relations_keep_their_file(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_queries_continue_over_a_shortened_log_and_relations_keep_their_file(tmp
 
 
 def to_be_shortened(rig: Rig, monkeypatch: pytest.MonkeyPatch, later: int = 2) -> int:
-    """A home that has to delete files of its log, and has deleted none; how many it would. The summary is in the last file but `later`."""
+    """A home that has to delete files of its log, and has deleted none; how many it would. The snapshot is in the last file but `later`."""
     with monkeypatch.context() as patched, rig.hub(2, {"a": QUERIES["slide"]}) as hub:
         patched.setattr(RecordLog, "drop_before", lambda *_: ())
         for _ in range(8):
@@ -176,7 +176,7 @@ def test_a_home_opens_wherever_the_deletion_was_cut_short(
             assert hub.catalog.query("b") is not None
 
 
-def test_a_summary_that_is_missing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_that_is_missing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(tmp_path)
     most = to_be_shortened(rig, monkeypatch)
     with rig.hub(2):
@@ -189,7 +189,7 @@ def test_a_summary_that_is_missing_is_noticed(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("damaged", [1, -2, -1])
-def test_a_damaged_record_is_no_reason_to_begin_at_a_summary(
+def test_a_damaged_record_is_no_reason_to_begin_at_a_snapshot(
     damaged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = Rig(tmp_path)
@@ -200,16 +200,16 @@ def test_a_damaged_record_is_no_reason_to_begin_at_a_summary(
         Home.at(rig.home)
 
 
-def test_no_summary_is_written_of_less_than_the_log_has(tmp_path: Path) -> None:
+def test_no_snapshot_is_written_of_less_than_the_log_has(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     with rig.hub(2, {"a": QUERIES["slide"]}) as hub:
         home, before = hub.home, hub.home.folded
         for _ in range(4):
             hub.execute("PAUSE QUERY a; RESUME QUERY a")
-        home.folded, home.summed_up = before, -9
+        home.folded, home.snapshot_at = before, -9
         assert home.append([{"do": "pause", "name": "a"}], "id")
-    assert [chunk.append for chunk in home.query_log.chunks() if chunk.summary is not None] != ["id"]
-    assert list(home.query_log.chunks())[-1].summary is None
+    assert [chunk.append for chunk in home.query_log.chunks() if chunk.snapshot is not None] != ["id"]
+    assert list(home.query_log.chunks())[-1].snapshot is None
 
 
 def test_no_record_is_deleted_that_a_manifest_has_not_applied(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_no_record_is_deleted_that_a_manifest_has_not_applied(tmp_path: Path) ->
         assert numbers(rig)[0] > 0
 
 
-def test_a_reader_that_was_left_behind_begins_at_a_summary(tmp_path: Path) -> None:
+def test_a_reader_that_was_left_behind_begins_at_a_snapshot(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     with rig.hub(2, {"a": QUERIES["slide"]}) as hub:
         behind, empty = Home.at(rig.home), Home.at(rig.home)
