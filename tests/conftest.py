@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import engine
+
+from tests.examples import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Deadlines are times, and times mean nothing on a shared machine.
 settings.register_profile(
-    "quick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "quick", deadline=None, max_examples=QUICK, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.register_profile("narrow", settings.get_profile("quick"), max_examples=15)
 settings.register_profile(
@@ -28,20 +30,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 # What it asserts for many tests shows what differs, as if they asserted it.
 pytest.register_assert_rewrite("tests.runtime.rig")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In `make narrow` the number of examples that a test sets for itself is bounded like all others.
-
-    Settings inside of a test, whose examples are counted there, keep their number.
-    """
-    if os.environ.get("HYPOTHESIS_PROFILE") != "narrow":
-        return
-    for item in items:
-        test = getattr(item, "function", None)
-        if is_hypothesis_test(test) and (asked := test._hypothesis_internal_use_settings) is not None:
-            most = min(asked.max_examples, settings().max_examples)
-            test._hypothesis_internal_use_settings = settings(asked, max_examples=most)
 
 
 def _look_at(descriptor: int) -> None:

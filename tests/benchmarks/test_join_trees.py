@@ -6,11 +6,12 @@ from collections import Counter
 from itertools import product
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.baselines.join_trees import JoinTree, _Node, leaves, sorted_rows, trees
 from benchmarks.suite.joins_trees import counted
+from tests.examples import examples
 
 Row = tuple[int, int]
 """(key, time)."""
@@ -36,7 +37,7 @@ def streams_below(node: _Node) -> tuple[int, ...]:
     )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), many=st.integers(2, 4))
 def test_every_tree_finds_the_results_of_loops_and_stores_the_join_of_its_inputs(
     data: st.DataObject, many: int

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.adaptive.filters.ordering import OrderInForce
@@ -17,6 +17,7 @@ from headrace.runtime.epoch import task_orders
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.store.logs.manifest import Manifest
+from tests.examples import examples
 from tests.laws.test_many_joins import ADAPTING, R
 from tests.laws.two_streams import check
 
@@ -32,7 +33,7 @@ QUERIES = {
 def test_answers_are_those_of_the_reference_whatever_switches_at_whatever_epoch() -> None:
     switched = Counter[str]()
 
-    @settings(max_examples=30)
+    @examples(30, counted=True)
     @given(data=st.data())
     def law(data: st.DataObject) -> None:
         drawn = data.draw(st.randoms(use_true_random=False), "switches")

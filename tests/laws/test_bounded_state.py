@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from headrace.algebra.query import (
@@ -50,6 +50,7 @@ from headrace.reference.scalar import evaluate
 from headrace.reference.values import Row, row_identity
 from headrace.reference.windows import row_windows
 from headrace.time import Instant
+from tests.examples import examples
 from tests.laws import strategies as some
 from tests.laws.driving import described, driven, epochs
 from tests.laws.test_laws import KINDS, SCHEMAS
@@ -256,7 +257,7 @@ HISTORIES = st.builds(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=settings().max_examples // 3)
+@examples(16)
 @given(data=st.data())
 def test_what_is_left_when_punctuation_has_passed_is_what_answers_to_come_depend_on(
     kind: str, data: st.DataObject

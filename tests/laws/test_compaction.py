@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from headrace.algebra.query import Query, Revisions
@@ -29,6 +29,7 @@ from headrace.reference.history import History, RecordedStream, record
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.tasks.state import compaction, run_merging, run_reviews
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.laws import strategies as some
 from tests.laws.comparing import canonical
 from tests.laws.driving import batch, described, epochs, plain, table
@@ -176,7 +177,7 @@ def _merging_at_once() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=max(settings().max_examples // 10, 1))
+@examples(5)
 @given(
     seed=st.integers(0, 2**16),
     size=st.integers(4, 15),

@@ -7,10 +7,11 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.runtime.progressing import COUNT, SLIDING, T0, PushedRow, emitted, known, push, stream
 
 QUERIES = (
@@ -80,11 +81,7 @@ GENERATORS = {
 
 
 @pytest.mark.parametrize("generator", GENERATORS)
-@settings(
-    max_examples=5,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@examples(5, shares_fixtures=True)
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 50)), min_size=1, max_size=25

@@ -7,12 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.runtime.epoch import task_orders
 from headrace.runtime.plan.adaptive.join_orders import join_orders
+from tests.examples import examples
 from tests.laws.two_streams import check
 
 RANGES = st.integers(0, 8).map(lambda halves: f"[RANGE {500 * halves} MILLISECONDS]")
@@ -76,7 +77,7 @@ def joins(draw: st.DrawFn, fewest: int = 2) -> str:
     return draw(st.sampled_from(heads))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_joins_of_any_shape_and_windows_answer_as_the_reference(data: st.DataObject) -> None:
     drawn = data.draw(st.randoms(use_true_random=False), "orders")

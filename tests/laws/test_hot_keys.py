@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.adaptive.joins.hot_keys import Division
@@ -23,6 +23,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.task_messages import StateReceipt
 from headrace.runtime.plan.adaptive import split_keys
 from headrace.runtime.plan.adaptive.split_keys import SplitKeys, can_be_divided
+from tests.examples import examples
 from tests.laws import two_streams
 from tests.laws.test_join_caches import any_caches
 from tests.laws.test_many_joins import ADAPTING, CROSS, SHARED, R, _epochs_in_time
@@ -66,7 +67,7 @@ def test_keys_that_are_divided_and_put_together_at_every_epoch_never_change_the_
 ) -> None:
     counts = {"divided": 0, "former": 0, "ended": 0}
 
-    @settings(max_examples=30)
+    @examples(30, counted=True)
     @given(data=st.data())
     def law(data: st.DataObject) -> None:
         drawn = data.draw(st.randoms(use_true_random=False), "layouts")

@@ -8,10 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.joins.join_aggregate import JoinAggregate
+from tests.examples import examples
 from tests.laws.two_streams import check, opened, script
 
 TUMBLING = "[RANGE TUMBLING 4 SECONDS]"
@@ -76,7 +77,7 @@ def test_pairs_are_made_for_none(name: str, tmp_path: Path) -> None:
         assert not any(operator.makes_pairs for operator in operators)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(data=st.data())
 def test_aggregates_of_sides_answer_as_the_reference(data: st.DataObject) -> None:
     check(OF_SIDES, data)

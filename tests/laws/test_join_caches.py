@@ -9,11 +9,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.epoch import task_orders
 from headrace.runtime.plan.adaptive.join_orders import join_orders
+from tests.examples import examples
 from tests.laws.test_many_joins import ADAPTING
 from tests.laws.two_streams import check
 
@@ -36,7 +37,7 @@ def any_caches(drawn: Random) -> Callable[[Any], dict[str, dict[int, tuple[int, 
     return chosen
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_caches_that_are_added_and_dropped_at_every_epoch_never_change_the_answers(
     data: st.DataObject,

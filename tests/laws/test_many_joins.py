@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.adaptive.filters.ordering import OrderInForce
@@ -33,6 +33,7 @@ from headrace.runtime.plan.adaptive.join_trees import (
 from headrace.runtime.statements import change_batch
 from headrace.store.logs.manifest import Manifest
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.laws import two_streams
 from tests.laws.two_streams import Row, check, rows
 
@@ -134,7 +135,7 @@ TREES["grouped star"] = (
 )
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_queries_that_share_a_join_answer_as_each_alone(data: st.DataObject) -> None:
     """Their rows are made one query after the other, or for all of a family in one pass."""
@@ -143,13 +144,13 @@ def test_queries_that_share_a_join_answer_as_each_alone(data: st.DataObject) -> 
         check(SHARED, data, at_least=3)
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_cross_joins_that_are_shared_answer_as_each_alone(data: st.DataObject) -> None:
     check(CROSS, data, at_least=3)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_queries_that_share_the_rows_that_they_have_in_common_answer_as_each_alone(
     data: st.DataObject,
@@ -160,13 +161,13 @@ def test_queries_that_share_the_rows_that_they_have_in_common_answer_as_each_alo
         check(NARROW, data, at_least=4)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_joins_of_three_to_five_streams_answer_as_the_reference(data: st.DataObject) -> None:
     check(MANY, data)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_orders_of_probes_that_switch_at_every_epoch_never_change_the_answers(data: st.DataObject) -> None:
     drawn = data.draw(st.randoms(use_true_random=False), "orders")
@@ -204,7 +205,7 @@ def test_trees_of_joins_that_switch_while_they_run_never_change_the_answers() ->
     """At any epoch another tree of any query grows, is given up, or comes into force once it has all rows."""
     switched = Counter[str]()
 
-    @settings(max_examples=30)
+    @examples(30, counted=True)
     @given(data=st.data())
     def law(data: st.DataObject) -> None:
         drawn, decided_at = data.draw(st.randoms(use_true_random=False), "trees"), [0]
@@ -251,7 +252,7 @@ def test_trees_of_joins_that_switch_while_they_run_never_change_the_answers() ->
     assert switched["given up"] > 0, switched
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_the_order_in_which_several_joins_join_their_sources_never_changes_the_answers(
     data: st.DataObject,

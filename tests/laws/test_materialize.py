@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.reference.evaluate import invoke
 from headrace.reference.history import History, record
 from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.runtime.rig import Rig, Row, canonical, cut, made_rows
 
 MODES = ("none", "partial", "complete")
@@ -93,7 +94,7 @@ def create(hub: Hub, text: str, suffix: str = "") -> None:
         hub.execute(f"CREATE QUERY {mode}{suffix} OPTIONS (materialize '{mode}') AS {text}")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     text=selections(),
     seed=st.integers(0, 99),

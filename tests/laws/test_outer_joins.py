@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.laws.two_streams import check
 
 RANGES = "a x [RANGE 2 SECONDS] {} JOIN b y [RANGE 3 SECONDS] ON x.k = y.k"
@@ -147,37 +148,37 @@ INTERVALS = {
 }  # fmt: skip
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_outer_joins_of_relations_keep_the_rows_that_the_reference_keeps(data: st.DataObject) -> None:
     check(OUTER, data)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_outer_joins_of_windows_add_the_rows_without_a_pair_of_each_window(data: st.DataObject) -> None:
     check(WINDOWS, data)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_exists_and_not_in_hold_when_the_reference_finds_a_row_or_none(data: st.DataObject) -> None:
     check(EXISTENCE, data)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_a_select_as_a_value_is_what_its_relation_holds(data: st.DataObject) -> None:
     check(VALUES, data)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_rstream_of_now_emits_the_whole_relation_at_the_instants_with_rows(data: st.DataObject) -> None:
     check(NOW, data)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_conditions_on_both_times_bound_the_state_and_not_the_answer(data: st.DataObject) -> None:
     check(INTERVALS, data)

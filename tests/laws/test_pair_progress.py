@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.hub.hub import Hub
@@ -121,7 +121,6 @@ def emitted(hub: Hub, name: str) -> Counter[tuple[Any, ...]]:
     return Counter((*map(instant, row[:-2]), *row[-2:]) for row in rows)
 
 
-@settings(max_examples=50)
 @given(data=st.data())
 def test_a_group_is_emitted_as_soon_as_no_pair_of_it_can_follow(data: st.DataObject) -> None:
     joined = JOINS[data.draw(st.sampled_from(sorted(JOINS)), "join")]

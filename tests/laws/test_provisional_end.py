@@ -13,13 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.runtime.delivery.output_files import emitted_rows
 from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.laws.two_streams import Row, epochs, opened, script, table
 from tests.runtime.rig import answer
 
@@ -100,7 +101,7 @@ def _assert_law(queries: Sequence[str], epochs: Sequence[tuple[list[Row], list[R
         assert repr(answered) == repr(expected), text
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_a_provisional_end_answers_what_the_final_one_does_at_any_depth(data: st.DataObject) -> None:
     depths = st.integers(1, 3).flatmap(levels).map(lambda level: level.text)

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.query import Query
@@ -32,6 +32,7 @@ from headrace.runtime.plan.bound_queries import bind_text
 from headrace.runtime.samples import run_samples
 from headrace.store.logs import radix_list
 from headrace.time import SECOND
+from tests.examples import examples
 
 BLOCKS = 4
 Row = dict[str, Any]
@@ -175,7 +176,7 @@ def rows_read(home: Path, sample: Any) -> SampleOfRows:
     return SampleOfRows([strata[share] for share in sorted(strata)], Fraction(min(strata, default=1)))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_estimates_from_rows_and_their_errors_are_the_reference_s(data: st.DataObject) -> None:
     reduce = data.draw(st.sampled_from(("", *(f", reduce '{each}'" for each in REDUCTIONS))), "reduce")
@@ -200,7 +201,7 @@ def test_estimates_from_rows_and_their_errors_are_the_reference_s(data: st.DataO
             compare(found, expected)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_what_is_asked_exactly_is_the_relation_at_now(data: st.DataObject) -> None:
     options = data.draw(
@@ -263,7 +264,7 @@ def keys_drawn(home: Path, share: float, histories: History) -> SampleOfKeys:
     return SampleOfKeys(dict.fromkeys(histories.streams, "k"), Fraction(share), list(keys))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_estimates_from_keys_and_their_errors_are_the_reference_s(data: st.DataObject) -> None:
     cuts = {name: data.draw(epochs(), name) for name in ("s", "t")}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import tempfile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.laws.two_streams import Row, check, expected, opened, script, table
 from tests.runtime.rig import answer
 
@@ -101,19 +102,19 @@ OVER_WINDOWS = (
 """Relations of which the NOW is that of results of windows."""
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_windows_of_rows_are_joined_as_the_reference_joins_them(data: st.DataObject) -> None:
     check(JOINS, data)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_what_a_select_in_from_holds_is_read_as_the_reference_reads_it(data: st.DataObject) -> None:
     check(DERIVED, data)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_what_is_in_another_relation_is_what_the_reference_finds_in_it(data: st.DataObject) -> None:
     check(SEMIJOINS, data)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.query import Query
@@ -29,6 +29,7 @@ from headrace.reference.sampling.repairs import repairs
 from headrace.runtime.messages.repair_ledger import RepairLedger
 from headrace.runtime.tasks.scan.shed_rows import shown_of
 from headrace.time import BEGINNING, FOREVER, SECOND, Instant
+from tests.examples import examples
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.driving import batch, plain
@@ -215,7 +216,7 @@ ABOVE = {
 """Queries over them: their input is exact."""
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(data=st.data())
 def test_over_restarts_and_failures_a_flood_leaves_the_answers_of_a_home_that_never_had_one(
     data: st.DataObject,

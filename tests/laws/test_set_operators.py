@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.laws.two_streams import check
 
 A, B = "SELECT k, v FROM a [ROWS 3]", "SELECT k, v FROM b [RANGE 2 SECONDS]"
@@ -94,25 +95,25 @@ def several(draw: st.DrawFn) -> str:
     return draw(st.sampled_from((text, f"ISTREAM({text})", f"SELECT COUNT(*) AS n FROM ({text}) AS t")))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_whatever_stands_beside_each_other(data: st.DataObject) -> None:
     check({f"drawn {number}": data.draw(several()) for number in range(3)}, data)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_what_several_hold_together_is_what_the_reference_puts_together(data: st.DataObject) -> None:
     check(RELATIONS, data)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_set_operators_are_read_as_any_relation_is(data: st.DataObject) -> None:
     check(AROUND, data)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_streams_of_several_selects_are_one_stream(data: st.DataObject) -> None:
     check(STREAMS, data)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.laws.two_streams import check
 
 UNIONS = {
@@ -77,7 +78,7 @@ JOINS = {
 }
 
 
-@settings(max_examples=20)
+@examples(20)
 @pytest.mark.parametrize("queries", [UNIONS, JOINS], ids=["unions", "joins"])
 @given(data=st.data())
 def test_the_answer_is_the_reference_s_for_any_cut_order_registration_restart_and_tasks(

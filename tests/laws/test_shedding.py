@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.query import Query
@@ -31,6 +31,7 @@ from headrace.reference.relational import Rejects
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.tasks.scan.shed_rows import shown_of
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.language.catalog import Catalog
 from tests.laws import strategies as some
 from tests.laws import streams
@@ -290,7 +291,7 @@ def archived(hub: Hub) -> list[Any]:
     ]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(data=st.data())
 def test_over_changes_restarts_and_failures_all_see_what_was_kept_when_rows_came(data: st.DataObject) -> None:
     seed = data.draw(st.integers(0, 99), "seed")

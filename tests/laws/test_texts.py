@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import Phase, given, note, settings
+from hypothesis import Phase, given, note
 from hypothesis import strategies as st
 
 from headrace.errors import UserError
 from headrace.examples.windows import Months
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from tests.examples import examples
 from tests.language.texts import selects
 
 STREAM = """CREATE STREAM bids (auction BIGINT, bidder BIGINT, price DOUBLE, at TIMESTAMP) USING push
@@ -101,7 +102,7 @@ def rounded(rows: Sequence[Row]) -> list[str]:
     )
 
 
-@settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.generate])
+@examples(12, derandomize=True, phases=[Phase.generate])
 @given(
     texts=st.lists(selects(), min_size=12, max_size=16, unique=True),
     seed=st.integers(0, 99),

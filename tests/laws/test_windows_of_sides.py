@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND, Instant
+from tests.examples import examples
 from tests.laws.test_pair_progress import GRID, HALF, JOINS, Joined, Pair, instant
 from tests.laws.two_streams import epochs, expected, opened, script, table
 from tests.runtime.rig import answer
@@ -69,7 +70,7 @@ def ends_of(at: Instant, window: tuple[int, int]) -> range:
     return range(first, at + length + 1, slide)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_a_window_over_one_side_is_emitted_as_soon_as_no_pair_of_it_can_follow(data: st.DataObject) -> None:
     bounded = sorted(name for name in JOINS if name != "without an interval")

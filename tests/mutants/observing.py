@@ -16,7 +16,6 @@ REPORT = "MUTANTS_REPORT"
 EXAMPLES = "MUTANTS_EXAMPLES"
 """The environment variable with the most examples of a property; unset: as many as in `make test`."""
 _MESSAGE = 300
-_SETTINGS = "_hypothesis_internal_use_settings"
 
 
 def pytest_sessionstart() -> None:
@@ -24,22 +23,13 @@ def pytest_sessionstart() -> None:
     settings.register_profile(
         "mutants",
         settings(),
+        max_examples=min(settings().max_examples, int(os.environ.get(EXAMPLES, sys.maxsize))),
         database=None,
         derandomize=True,
         report_multiple_bugs=False,
         phases=[Phase.explicit, Phase.generate],
     )
     settings.load_profile("mutants")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound the examples of properties, also of those that set how many they try."""
-    most = int(os.environ.get(EXAMPLES, sys.maxsize))
-    for item in items:
-        test = getattr(item, "obj", None)
-        own = getattr(test, _SETTINGS, None)
-        if own is not None and own.max_examples > most:
-            setattr(test, _SETTINGS, settings(own, max_examples=most))
 
 
 def _begin(test: str) -> None:

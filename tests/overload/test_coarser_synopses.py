@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.overload.memory import CALM, SOFT
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.plan.adaptive.overload_control import doubled_errors
+from tests.examples import examples
 from tests.overload.test_memory_of_a_hub import suspended, used
 
 STREAM = "CREATE STREAM s (at TIMESTAMP, k BIGINT, v BIGINT) USING push TIMESTAMP BY at"
@@ -214,7 +215,7 @@ def test_sketches_of_few_values_stay_as_they_are(tmp_path: Path) -> None:
         assert {row["bound"] for row in answers(hub, "q")} <= {0}
 
 
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(data=st.data())
 def test_within_the_budget_after_every_epoch_whatever_is_asked_and_restarted(data: st.DataObject) -> None:
     """Every answer is within the bound that it has, also of queries that are suspended and run again, and the bound is at most that of the coarsest."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.main import main
@@ -28,6 +28,7 @@ from headrace.runtime.plan.adaptive.overload_control import chosen_shares, epoch
 from headrace.store.files.container import Container
 from headrace.store.logs.manifest import Manifest
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.runtime.rig import answer
 
 STREAM = "CREATE STREAM s (at TIMESTAMP, k BIGINT, v BIGINT) USING push TIMESTAMP BY at"
@@ -222,7 +223,7 @@ def test_a_size_that_is_none_is_refused(tmp_path: Path, size: str) -> None:
     assert not (tmp_path / "home").exists()
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(data=st.data())
 def test_what_runs_is_within_the_budget_after_every_epoch_and_answers_as_without_one(
     data: st.DataObject,
@@ -261,7 +262,7 @@ def test_what_runs_is_within_the_budget_after_every_epoch_and_answers_as_without
             hub.close()
 
 
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(data=st.data())
 def test_every_owner_is_within_its_budget_after_every_epoch_and_pays_for_itself(data: st.DataObject) -> None:
     """By the bytes of the files; queries of others, and those without an owner, answer as without a budget."""

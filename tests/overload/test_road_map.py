@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.quality_of_service import Importance, QualityOfService, UtilityGraph
 from headrace.overload.road_map import FINE, LEAST_SHARE, Sheddable, Step, shed, undo
+from tests.examples import examples
 
 TOLERANT = UtilityGraph(((0.0, 1.0), (0.9, 0.8)))
 LINEAR = UtilityGraph(((0.0, 1.0), (1.0, 0.0)))
@@ -74,7 +75,7 @@ def test_one_query_is_given_up_where_that_loses_less_than_a_part_of_several() ->
     assert utility(after(queries, shed(queries, 0.05))) > 1.9
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     kinds=st.lists(
         st.tuples(
@@ -118,7 +119,6 @@ def test_rows_that_count_least_are_dropped_first_and_every_interval_keeps_a_samp
     assert chosen.quality.utility(0, chosen.lost) > without.quality.utility(0, without.lost) + 0.3
 
 
-@settings(max_examples=50)
 @given(
     costs=st.lists(st.floats(0.1, 5), min_size=1, max_size=4),
     needs=st.lists(st.floats(0.05, 3), min_size=1, max_size=4),

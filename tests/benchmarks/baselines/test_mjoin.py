@@ -6,10 +6,11 @@ from collections import Counter
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.baselines.mjoin import Combination, Equality, MJoin, Row, Stem
+from tests.examples import examples
 
 STAR: list[Equality] = [((0, 0), (1, 0)), ((0, 1), (2, 0)), ((0, 2), (3, 0))]
 CHAIN: list[Equality] = [((0, 0), (1, 0)), ((1, 1), (2, 0)), ((2, 1), (3, 0))]
@@ -45,7 +46,7 @@ def by_loops(relations: list[dict[int, Row]], equalities: list[Equality]) -> Cou
 @pytest.mark.parametrize(
     "equalities", [STAR, CHAIN, CYCLE, FIGURE_5_3], ids=["star", "chain", "cycle", "figure"]
 )
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_any_updates_in_any_order_of_filters_change_the_results_as_loops_do(
     equalities: list[Equality], data: st.DataObject

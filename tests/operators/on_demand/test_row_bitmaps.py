@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.expression import Call, Column, Literal
@@ -25,6 +25,7 @@ from headrace.operators.on_demand.row_bitmaps import (
 from headrace.operators.on_demand.shared_selections import SharedSelections
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.schema import BIGINT, BOOLEAN
+from tests.examples import examples
 
 
 class Wanting:
@@ -53,7 +54,7 @@ rows = st.lists(
 )  # (gap before the row, x)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     rows=rows,
     first=st.sampled_from([0, 5, CHUNK - 30, (3 << 32) + 17]),

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.models.row_matching import route
@@ -22,6 +22,7 @@ from headrace.operators.query_index.predicates import normal_form as normalising
 from headrace.operators.query_index.predicates.normal_form import normal
 from headrace.operators.query_index.predicates.value_domains import EVERY
 from headrace.schema import BOOLEAN, to_arrow
+from tests.examples import examples
 from tests.operators.query_index.predicates import SCHEMA, batches, bound, brute, texts
 
 KERNELS: tuple[Kernel | None, ...] = ("rows", "columns", "pairs", "comparisons", None)
@@ -43,7 +44,7 @@ def same_as_brute(
         assert (() if mine is None else mine.reasons) == failed.reasons
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(texts(), min_size=1, max_size=8), batches(), st.sampled_from(KERNELS))
 def test_a_row_is_wanted_by_a_query_exactly_if_its_predicate_is_true(
     written: list[str], columns: dict[str, pa.Array], kernel: Kernel | None
@@ -88,7 +89,7 @@ def test_rows_are_routed_to_the_queries_that_match_them(
     }
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(texts(), min_size=2, max_size=8), batches(), st.sampled_from((0.0, 1 / 64, 2.0)))
 def test_pairs_are_the_bits_of_bitmaps(
     written: list[str], columns: dict[str, pa.Array], dense: float

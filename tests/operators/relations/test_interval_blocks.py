@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate, result_type
@@ -21,6 +21,7 @@ from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.interval_blocks import IntervalBlocks
 from headrace.planner.lowering.lower import lower
 from headrace.reference.history import record
+from tests.examples import examples
 from tests.laws.driving import batch, epochs, plain
 from tests.laws.strategies import SCAN, SCHEMA, column
 from tests.operators.local_driver import drive
@@ -68,7 +69,7 @@ def answer(
     return sorted(plain(driven.results, query, changes=True), key=repr)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data())
 def test_sums_of_stretches_say_what_all_the_rows_say(data: st.DataObject) -> None:
     """Long windows over short epochs: every level of buckets is made, read, merged and dropped; halves add exactly."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.adaptive.filters import thinned_sample
@@ -25,6 +25,7 @@ from headrace.operators.rows.semijoin import Membership
 from headrace.operators.scalar import Evaluation
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.schema import BIGINT, BOOLEAN, STRING
+from tests.examples import examples
 
 A, B, T = Column("a", BIGINT), Column("b", BIGINT), Column("t", STRING)
 STATES = (True, False, None, "fails")
@@ -113,7 +114,7 @@ rows_of = st.lists(
     rows=rows_of,
     choice=st.randoms(use_true_random=False),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_rows_and_rejects_are_the_same_in_every_order(costly, cheap, rows, choice) -> None:
     factors = [*costly, *cheap]
     choice.shuffle(factors)

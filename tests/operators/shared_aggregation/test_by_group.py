@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.expression import Expression
@@ -21,6 +21,7 @@ from headrace.operators.query_index.matching.prepare import prepared
 from headrace.operators.shared_aggregation import by_group
 from headrace.operators.shared_aggregation.query_cells import DensePart, fold_input_of
 from headrace.operators.shared_aggregation.strategy import Folded, fold
+from tests.examples import examples
 from tests.operators.query_index.predicates import SCHEMA, batches, bound, texts
 from tests.operators.shared_aggregation.test_shared_aggregation import (
     BITMAP_FEDS,
@@ -45,7 +46,7 @@ def folded_by(
     return fold(index, columns, feds, arguments, codes, count, keys=known, owner=owner), codes, count
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(
     st.lists(texts(), min_size=1, max_size=5),
     batches(200),

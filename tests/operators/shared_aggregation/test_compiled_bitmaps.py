@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.native.library import FILE, library, widest
@@ -18,6 +18,7 @@ from headrace.operators.query_index.matching.prepare import prepared
 from headrace.operators.shared_aggregation import bitmaps, compiled_bitmaps
 from headrace.operators.shared_aggregation.bitmap_passes import laid, passes
 from headrace.operators.shared_aggregation.query_cells import FoldInput, fold_input_of
+from tests.examples import examples
 from tests.operators.query_index.predicates import batches, bound, texts
 from tests.operators.shared_aggregation.test_shared_aggregation import BITMAP_FEDS, lowered, paper, plain
 
@@ -70,7 +71,7 @@ def everything(columns: dict[str, pa.Array], codes: np.ndarray, count: int) -> F
     return fold_input_of(BITMAP_FEDS, arguments, codes, count)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(texts(), min_size=1, max_size=5), batches(300), st.integers(1, 70), st.integers(0, 99))
 def test_generated_predicates_and_batches(
     predicates: list[str], columns: dict[str, pa.Array], count: int, seed: int

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.expression import Column, Expression, Named
@@ -32,6 +32,7 @@ from headrace.operators.shared_aggregation.query_cells import (
 from headrace.operators.shared_aggregation.signatures import Signatures, signatures
 from headrace.operators.shared_aggregation.strategy import Folded, Strategy, fold
 from headrace.schema import BIGINT, INT
+from tests.examples import examples
 from tests.operators.query_index.predicates import SCHEMA, batches, bound, brute, texts
 
 STRATEGIES: tuple[Strategy | None, ...] = ("bitmaps", "histograms", "probing", "pairs", "signatures", None)
@@ -123,7 +124,7 @@ def same(
                 ), (key, partial_column)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     st.lists(texts(), min_size=1, max_size=5),
     batches(300),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.base.operator import AT, QUERY_NUMBER, Operator, Step
@@ -20,6 +20,7 @@ from headrace.operators.families.finishing import emit_parts, plan_of
 from headrace.operators.output import changelog
 from headrace.operators.output.changelog import EmitMode, Items, Span
 from headrace.planner.lowering.lower import lower
+from tests.examples import examples
 from tests.laws import strategies as some
 from tests.laws.strategies import column
 from tests.operators.sharing.test_query_rows import ending, reading
@@ -55,7 +56,7 @@ def bag(step: Step) -> Counter[Any]:
     return Counter(map(str, table.to_pylist()))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.lists(ROWS, max_size=3),
     st.sampled_from(MODES),

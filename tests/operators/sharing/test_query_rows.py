@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.expression import Cast, Expression, Named
@@ -25,6 +25,7 @@ from headrace.operators.sharing.pairs import query_pairs, query_rows
 from headrace.operators.sharing.pairs.query_rows import QueryRows
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT
+from tests.examples import examples
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.strategies import SCAN, TICK, column, literal
@@ -68,7 +69,7 @@ def families(draw: st.DrawFn) -> list[Query]:
     return draw(st.lists(st.builds(reading, windows, where, st.just(failing)), min_size=3, max_size=8))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(queries=families(), drawn=st.lists(streams.rows(), min_size=1, max_size=3), small=st.booleans())
 def test_rows_of_pairs_are_those_that_each_query_makes(
     queries: list[Query], drawn: list[Any], small: bool

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.aggregates import AggregateCall, result_type
@@ -19,6 +19,7 @@ from headrace.operators.sharing.pairs.query_values import QueryValues
 from headrace.operators.sharing.scan_sharing import groups, scan_groups
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT
+from tests.examples import examples
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.strategies import TICK, column, literal
@@ -49,7 +50,7 @@ def family(kind: str, by: tuple[str, ...], conditions: list[Expression], spans: 
     ]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(data=st.data())
 def test_each_has_what_it_folds_by_itself(data: st.DataObject) -> None:
     conditions = data.draw(

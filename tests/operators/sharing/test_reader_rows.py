@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
@@ -36,6 +36,7 @@ from headrace.operators.sharing.reader_rows import ReaderRows
 from headrace.operators.sharing.scan_sharing import ScanGroup
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT, Field, Schema
+from tests.examples import examples
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.strategies import SCAN, TICK, column, literal
@@ -154,7 +155,7 @@ def assert_equal(group: ScanGroup, alone: ScanOutput, operators: Sequence[Operat
     assert counts[0] == counts[1]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(operators=families(), data=st.data())
 def test_rows_of_each_query_are_those_that_it_stores_alone(
     operators: list[Operator], data: st.DataObject
@@ -179,7 +180,7 @@ def of_input(batch: Batch, number: int) -> Batch:
     return Batch(batch.columns, batch.at, placed(batch.position, number))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(operators=joins(), source=streams.rows(), data=st.data())
 def test_changes_of_each_join_are_those_that_it_stores_alone(
     operators: list[RelationJoin], source: list[dict[str, Any]], data: st.DataObject

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.aggregates import AggregateCall
@@ -22,6 +22,7 @@ from headrace.operators.sharing.routed_scans import RoutedRows
 from headrace.operators.sharing.scan_sharing import groups, scan_groups
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT, DOUBLE
+from tests.examples import examples
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.strategies import SCAN, TICK, column, literal
@@ -76,7 +77,7 @@ def _of_section(table: pa.Table) -> list[str]:
     return sorted(repr(row) for row in table.to_pylist())
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(
     queries=st.lists(standing(), min_size=4, max_size=9),
     drawn=st.lists(streams.rows(), min_size=1, max_size=2),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
@@ -33,6 +33,7 @@ from headrace.planner.lowering.lower import lower
 from headrace.reference.history import StreamRow
 from headrace.schema import BIGINT, DOUBLE, STRING, Field, Schema
 from headrace.time import BEGINNING, DAY, FOREVER, SECOND
+from tests.examples import examples
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.comparing import canonical
@@ -276,7 +277,7 @@ COUNTS = [AggregateCall("count", None, BIGINT), AggregateCall("sum", column("x")
 BELOW = [some.call(">", column("x"), literal(0, BIGINT)), some.call("=", column("y"), column("y")), _QUOTIENT]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(together_joined=joined(), drawn=st.lists(streams.rows(), min_size=1, max_size=2))
 def test_many_conditions_around_one_join_fold_together_as_each_alone(
     together_joined: tuple[list[Query], list[PaneAggregate]], drawn: list[Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.archive import runs
@@ -31,6 +31,7 @@ from headrace.runtime.messages import epoch_work
 from headrace.runtime.messages.task_messages import Split
 from headrace.runtime.spark.standing.pace import are_few
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.runtime.rig import QUERIES, SEVERAL, Rig, answer, answers, cut, expected, made_rows
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
@@ -322,7 +323,7 @@ class Small(ReplaySchedule):
         return Chunk(1, 1 + self.read % 3)
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(6, shares_fixtures=True)
 @given(data=st.data())
 def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

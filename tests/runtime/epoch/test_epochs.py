@@ -8,13 +8,14 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.families.family import state_name
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.runtime.rig import (
     QUERIES,
     Rig,
@@ -37,7 +38,7 @@ def in_groups(files: list[list[Row]], size: int) -> list[list[Row]]:
     return [list(itertools.chain.from_iterable(files[at : at + size])) for at in range(0, len(files), size)]
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(8, shares_fixtures=True)
 @given(data=st.data())
 def test_any_cut_tasks_and_restarts_give_the_answer_of_the_reference(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

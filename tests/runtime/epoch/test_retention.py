@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError, StoreError
@@ -25,6 +25,7 @@ from headrace.runtime.results.result_log import retained_entries
 from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
 from headrace.store.maintenance.retention_classes import PART
+from tests.examples import examples
 from tests.runtime.rig import faults_once_tidy
 from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
 
@@ -54,7 +55,7 @@ def prepared(path: Path) -> Hub:
     return hub
 
 
-@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(5, shares_fixtures=True)
 @given(
     passed=st.integers(9, 24),
     length=st.integers(1, 4),

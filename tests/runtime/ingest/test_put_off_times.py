@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.connectors.formats import parquet_reader
@@ -21,6 +21,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.tasks.timing import timed
 from headrace.schema import INT, TIMESTAMP, Field, Schema
 from tests.connectors.building import ARRIVAL, stream
+from tests.examples import examples
 
 SECOND = 1_000_000
 START = 1_600_000_020 * SECOND
@@ -94,7 +95,7 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_reader, "_ALONE", 1)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, shares_fixtures=True)
 @given(files=FILES, queries=st.lists(st.sampled_from(sorted(QUERIES)), min_size=1, max_size=4, unique=True))
 def test_answers_are_those_over_arrow(
     tmp_path_factory: pytest.TempPathFactory,

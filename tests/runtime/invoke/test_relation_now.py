@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.query import Query
@@ -13,6 +13,7 @@ from headrace.reference.evaluate import invoke
 from headrace.reference.history import History, record
 from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.laws.two_streams import NAMES, epochs, opened, script, table
 
 QUERIES = {
@@ -45,7 +46,7 @@ def invoked(hub: Hub, name: str) -> list[Any]:
     return hub.query(name).invoke().to_pylist()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_after_every_epoch_it_is_that_of_all_committed_rows(data: st.DataObject) -> None:
     some = st.sampled_from((0, SECOND, 3 * SECOND))

@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import UserError
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.runtime.progressing import (
     COUNT,
     SLIDING,
@@ -29,11 +30,7 @@ from tests.runtime.progressing import (
     stream,
 )
 
-UNHURRIED = settings(
-    max_examples=12,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+UNHURRIED = examples(12, shares_fixtures=True)
 
 
 # -- one source ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.families.family import QueryRowCounts
@@ -19,6 +19,7 @@ from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan import bound_queries
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.runtime.rig import Rig, answers, cut, expected, faults_once_tidy, made_rows
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
@@ -82,7 +83,7 @@ def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None
         assert rows == expected(hub.operator_and_query(name)[1], files), name
 
 
-@settings(max_examples=24, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(24, shares_fixtures=True)
 @given(data=st.data())
 def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

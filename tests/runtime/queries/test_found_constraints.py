@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.adaptive.constraints.partner_delays import DelayEstimate, PartnerBound
@@ -23,6 +23,7 @@ from headrace.runtime.plan.adaptive import join_orders
 from headrace.runtime.plan.adaptive import partner_bounds as deciding
 from headrace.runtime.plan.adaptive.partner_bounds import join_bounds, partner_bounds
 from headrace.time import SECOND
+from tests.examples import examples
 
 Rows = Sequence[tuple[int, int, int]]
 """(key, value, second)."""
@@ -209,7 +210,7 @@ def test_a_latency_that_rises_loses_pairs_once_and_is_counted_and_found_again(tm
     hub.close()
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_the_answer_has_the_pairs_that_no_bound_in_force_excludes(data: st.DataObject) -> None:
     """Bounds that are found after few pairs, and often break; restarts and other numbers of tasks."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import UserError
@@ -18,6 +18,7 @@ from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.adaptive.key_samples import key_samples
 from headrace.time import SECOND
+from tests.examples import examples
 
 STREAMS = """
 CREATE STREAM a (k BIGINT, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;
@@ -80,7 +81,7 @@ def test_below_the_limit_it_is_the_exact_join(hub: Hub) -> None:
     assert hub.status()["key_samples"] == {}
 
 
-@settings(max_examples=16)
+@examples(16)
 @given(data=st.data())
 def test_beyond_it_some_keys_are_joined_wholly_and_the_error_is_stated(data: st.DataObject) -> None:
     """Any limit, tasks, restarts: rows that may still be joined are at most the limit after the next epoch; pairs are a part of all;

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.models.row_matching import route
@@ -22,6 +22,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.operators.query_index.predicates import batches, bound
 
 KEYS, EPOCHS = 200, 6
@@ -104,7 +105,7 @@ def test_queries_together_answer_as_each_alone_and_orders_follow_the_data(tmp_pa
     assert sum("/" not in name for name in followed) == len(COSTLY), "conjunctions"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(-3, 6), st.integers(-3, 6)), min_size=2, max_size=70), batches())
 def test_the_queries_that_want_a_row_are_those_that_each_condition_has_left(
     bounds: list[tuple[int, int]], columns: dict[str, pa.Array]

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.runtime import rig as rigs
 from tests.runtime.rig import Rig, answers, cut, expected, made_rows
 
@@ -117,7 +118,7 @@ def texts(draw: st.DrawFn) -> str:
     return f"SELECT {listed} FROM s {window} {where}" + (f" GROUP BY {key}" if key else "")
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(8, shares_fixtures=True)
 @given(data=st.data())
 def test_any_crowd_that_changes_from_epoch_to_epoch_answers_each_as_if_alone(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import StoreError
@@ -27,6 +27,7 @@ from headrace.store.files.container import Container
 from headrace.store.files.filesystem import LocalStore
 from headrace.store.logs import radix_list
 from headrace.store.maintenance.retention_classes import PART
+from tests.examples import examples
 from tests.runtime.epoch.work import disk_calls
 from tests.runtime.rig import faults_once_tidy
 
@@ -148,11 +149,7 @@ def forget() -> None:
         cache.clear()
 
 
-@settings(
-    max_examples=4,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    deadline=None,
-)
+@examples(4, shares_fixtures=True)
 @given(steps=steps)
 def test_all_readers_see_what_they_see_in_a_home_whose_runs_are_not_merged(
     steps: list[Any], tmp_path_factory: pytest.TempPathFactory

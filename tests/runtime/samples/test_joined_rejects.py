@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptStore
@@ -33,6 +33,7 @@ from headrace.store.files.filesystem import LocalStore
 from headrace.store.logs import radix_list
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, RadixList
+from tests.examples import examples
 from tests.runtime.rig import faults_once_tidy
 from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
 
@@ -114,7 +115,7 @@ def read_by_all(hub: Hub, name: str) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, shares_fixtures=True)
 @given(
     epochs=st.lists(
         st.lists(

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.archive.prefixes import Prefixes
@@ -30,6 +30,7 @@ from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
 from headrace.store.logs import radix_list
 from headrace.time import SECOND
+from tests.examples import examples
 from tests.overload.test_repair import in_parts
 from tests.runtime.rig import faults_once_tidy
 from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
@@ -126,7 +127,7 @@ def read_by_all(hub: Hub) -> dict[str, Any]:
     return answers
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, shares_fixtures=True)
 @given(
     epochs=st.lists(st.lists(st.integers(0, 60), max_size=8), min_size=4, max_size=18),
     options=st.sampled_from(OPTIONS),

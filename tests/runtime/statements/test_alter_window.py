@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.store.logs.committed import OperatorProgress
 from headrace.time import BEGINNING, SECOND
+from tests.examples import examples
 from tests.laws.comparing import canonical as comparable
 from tests.runtime.rig import Rig, Row, answers, cut, expected, faults_once_tidy, made_rows
 
@@ -69,7 +70,7 @@ def all_answers(hub: Hub) -> dict[str, list[Any]]:
     return {name: comparable(rows) for name, rows in answers(hub, hub.run_once()).items()}
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(25, shares_fixtures=True)
 @given(data=st.data())
 def test_a_window_that_was_changed_answers_as_if_it_had_been_so_from_the_start(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.server.security.tokens import Tokens
 from headrace.store.files.filesystem import LocalStore
+from tests.examples import examples
 from tests.server.postgres.wire import Raw, connected, error, prove, rows, startup, until, with_rows
 from tests.server.serving import Served
 
@@ -365,7 +366,7 @@ BODIES = st.one_of(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, shares_fixtures=True)
 @given(
     messages=st.lists(st.tuples(KINDS, BODIES), max_size=6),
     tail=st.binary(max_size=12),
@@ -395,7 +396,7 @@ def test_malformed_messages_end_at_most_their_own_connection(
         pass
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, shares_fixtures=True)
 @given(first=st.binary(max_size=64))
 def test_a_startup_of_any_bytes_ends_at_most_its_own_connection(
     hub: Served, steady: Raw, first: bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptStore, OtherVersion
@@ -20,6 +20,7 @@ from headrace.store.logs.radix_list import (
     flat_segment,
     leaf_entries,
 )
+from tests.examples import examples
 
 
 class Segments:
@@ -42,7 +43,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(steps=steps, start=st.floats(0, 1))
 def test_the_list_is_python_s_own_list(steps: list[tuple[str, float]], start: float) -> None:
     segments, value, model, first = Segments(), RadixList(), [], 0
@@ -76,7 +77,7 @@ def test_the_list_is_python_s_own_list(steps: list[tuple[str, float]], start: fl
     assert [pair for pair in leaves + tail if pair[0] >= first] == expected
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     length=st.integers(0, 90),
     ranges=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=6),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks.baselines.correlated.correlated import AboveMean, NearMinimum
@@ -23,6 +23,7 @@ from benchmarks.correlated_data import GENERATORS, Doubles, great_first, reverse
 from benchmarks.one_key.landmark import OneAboveMean, OneNearMinimum
 from benchmarks.one_key.sliding import OneSlidingAboveMean, OneSlidingNearMinimum
 from headrace.synopses.arrays import Ints
+from tests.examples import examples
 
 WINDOW, SCALE, BUCKETS = 40, 9.0, 8
 
@@ -103,7 +104,7 @@ def roundings(y: Doubles) -> Iterator[Doubles]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @example(drawn(88, 193, 4, "MGCTY", "great first"), [], "wholesale uniform")
-@settings(max_examples=30)
+@examples(30)
 @given(streams, cuts, st.sampled_from(list(STRATEGIES)))
 def test_each_key_is_answered_as_by_the_plain_way_of_one_key(
     kind: str, stream: tuple[Ints, Doubles, Doubles], at: list[float], method: str
@@ -121,7 +122,7 @@ def test_each_key_is_answered_as_by_the_plain_way_of_one_key(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=30)
+@examples(30)
 @given(streams, cuts, st.sampled_from(list(STRATEGIES)))
 def test_other_keys_and_the_cut_into_batches_do_not_show_in_the_last_bit(
     kind: str, stream: tuple[Ints, Doubles, Doubles], at: list[float], method: str
