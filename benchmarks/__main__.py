@@ -1,4 +1,4 @@
-"""`python -m benchmarks [names]`: measure, compare with the thresholds, write results/.
+"""`python -m benchmarks [names]`: measure, compare with the thresholds, write results/ and the figures of the README.
 
 Exit code 1 when a threshold is missed; 3 when results were not written: the machine was not quiet before the run, or lacks a program.
 """
@@ -11,7 +11,7 @@ import os
 import sys
 from functools import partial
 
-from benchmarks import data, folders, quiet, report
+from benchmarks import data, folders, quiet, readme, report
 from benchmarks.environments import NotHere
 from benchmarks.suite.adapt import adapt
 from benchmarks.suite.adaptive_counts import adaptive_counts
@@ -212,6 +212,7 @@ def main() -> int:
         missed += sum(not ratio.passed for ratio in page.ratios)
         if not options.dry:
             refused += not keep(page, options.date, before, anyway=options.anyway)
+            readme.main()
     return REFUSED if refused else MISSED if missed else 0
 
 
