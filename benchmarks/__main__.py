@@ -212,7 +212,6 @@ def main() -> int:
         missed += sum(not ratio.passed for ratio in page.ratios)
         if not options.dry:
             refused += not keep(page, options.date, before, anyway=options.anyway)
-            readme.main()
     return REFUSED if refused else MISSED if missed else 0
 
 
@@ -220,6 +219,8 @@ def keep(page: report.Report, date: str, before: float, *, anyway: bool) -> bool
     """Write the results if the machine was quiet before the run; else print them, or write them aside. Whether they count."""
     if quiet.is_quiet(before):
         report.write(page, date, before, folders.RESULTS)
+        if page.name in readme.PAGES:
+            readme.main()
         return True
     print(
         f"  NOT WRITTEN: the load average before the run was {before:.2f}, at most {quiet.HIGHEST:g} counts."

@@ -14,7 +14,7 @@ def examples(quick: int, *, counted: bool = False, shares_fixtures: bool = False
     """Settings of a property that tries `quick` examples in `make test`; `others` are settings of hypothesis.
 
     A profile with more examples tries more in proportion, so that `make soak` tries each property longer. One with fewer
-    bounds them, so that `make narrow` is short, except where the test goes on to count what the examples had (`counted`).
+    bounds them, so that `make narrow` is short, except where the test then counts what the examples had (`counted`).
     All examples of a property that `shares_fixtures` have the same fixtures, such as `tmp_path`.
     """
     if shares_fixtures:
