@@ -28,16 +28,32 @@ class _Source:
     alias: str
 
     @property
+    def children(self) -> tuple[Node, ...]:
+        """None."""
+        return ()
+
+    @property
     def schema(self) -> Schema:
         """The table's columns as `alias.column`."""
         return Schema(tuple(Field(f"{self.alias}.{field.name}", field.type) for field in self.table))
 
 
 class _Unary:
-    """A node with the columns of its input."""
+    """A node with one input."""
 
     __slots__ = ()
     source: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """Its only input."""
+        return (self.source,)
+
+
+class _Passing(_Unary):
+    """A node with the columns of its input."""
+
+    __slots__ = ()
 
     @property
     def schema(self) -> Schema:
@@ -108,13 +124,18 @@ class UnionAll(_Source):
     time: str | None = None
 
     @property
+    def children(self) -> tuple[Node, ...]:
+        """The inputs."""
+        return self.inputs
+
+    @property
     def name(self) -> str:
         """Its name where streams have names; no user can write it."""
         return "@" + " UNION ALL ".join(member.name for member in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
-class Windowed:
+class Windowed(_Unary):
     """Stream to relation. Below it only scans and filters of one stream (a filter below means: before the window)."""
 
     source: Node
@@ -133,7 +154,7 @@ class Windowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds(_Unary):
+class Bounds(_Passing):
     """PSoup's `BEGIN b END e`: only rows with begin <= t <= end. A bound is an instant, or NOW minus a duration."""
 
     source: Node
@@ -149,7 +170,7 @@ class Ago:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter(_Unary):
+class Filter(_Passing):
     """The rows for which the predicate is true (neither false nor NULL)."""
 
     source: Node
@@ -177,6 +198,11 @@ class Join:
     condition: Expression | None
 
     @property
+    def children(self) -> tuple[Node, ...]:
+        """Left, then right."""
+        return (self.left, self.right)
+
+    @property
     def schema(self) -> Schema:
         """Left columns, then right columns; `semi` and `anti` have only the left ones."""
         if self.kind in ("semi", "anti"):
@@ -199,13 +225,18 @@ class SemijoinColumn:
     test: Call | None
 
     @property
+    def children(self) -> tuple[Node, ...]:
+        """The source, then the relation that it looks into."""
+        return (self.source, self.right)
+
+    @property
     def schema(self) -> Schema:
         """The source's columns and the truth."""
         return Schema((*self.source.schema.fields, Field(self.name, BOOLEAN)))
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(_Unary):
     """One row per group (per window, when the window slides); without keys exactly one row over a relation.
 
     Window bounds (`alias.window_start` ...) of a sliding window below stay readable above: they are constant per window.
@@ -227,7 +258,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class Project(_Unary):
     """One output column per expression, with the names of the answer."""
 
     source: Node
@@ -240,7 +271,7 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct(_Unary):
+class Distinct(_Passing):
     """The distinct rows."""
 
     source: Node
@@ -256,7 +287,7 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Top(_Unary):
+class Top(_Passing):
     """The rows in ORDER BY order, the first `limit` of them (all when None), per window or per instant.
 
     Ties at the limit are cut by all output columns, ascending with nulls first, so that the answer is unique.
@@ -268,7 +299,7 @@ class Top(_Unary):
 
 
 @dataclass(frozen=True, slots=True)
-class Emit(_Unary):
+class Emit(_Passing):
     """Relation to stream: ISTREAM insertions, DSTREAM retractions since the previous instant or window, RSTREAM all rows."""
 
     source: Node
@@ -344,28 +375,13 @@ class Query:
         return self.root.schema
 
 
-def children(node: Node) -> tuple[Node, ...]:
-    """The direct inputs, left to right."""
-    match node:
-        case StreamScan() | RelationScan() | QueryScan():
-            return ()
-        case UnionAll(inputs=members):
-            return members
-        case Join(left=left, right=right):
-            return (left, right)
-        case SemijoinColumn(source=source, right=right):
-            return (source, right)
-        case _:
-            return (node.source,)
-
-
 def walk(node: Node) -> list[Node]:
     """The node and all below it, parents first."""
     nodes, waiting = [], [node]
     while waiting:
         node = waiting.pop()
         nodes.append(node)
-        waiting.extend(reversed(children(node)))
+        waiting.extend(node.children[::-1])
     return nodes
 
 
@@ -377,8 +393,9 @@ def derived_in(query: Query) -> tuple[tuple[QueryScan, Query], ...]:
 
 def every_node(query: Query) -> list[Node]:
     """The nodes of a query and of the SELECTs in its FROM."""
-    below = (node for _, inner in derived_in(query) for node in every_node(inner))
-    return [*walk(query.root), *below]
+    nodes = walk(query.root)
+    below = (node.query for node in nodes if isinstance(node, QueryScan) and node.query is not None)
+    return [*nodes, *(inner for derived in below for inner in every_node(derived))]
 
 
 def find_window(node: Node) -> Windowed | None:

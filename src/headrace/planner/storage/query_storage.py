@@ -24,7 +24,6 @@ from headrace.algebra.query import (
     Top,
     UnionAll,
     Windowed,
-    children,
     walk,
 )
 from headrace.algebra.windows.window import (
@@ -154,7 +153,7 @@ def _relation(node: Node) -> _Relation:
         case Top(source=source):
             return _first(node, _relation(source))
         case _:
-            return _relation(children(node)[0])
+            return _relation(node.children[0])
 
 
 def _together(relations: list[_Relation]) -> _Relation:

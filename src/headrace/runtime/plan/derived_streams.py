@@ -26,7 +26,6 @@ from headrace.algebra.query import (
     QueryScan,
     StreamScan,
     UnionAll,
-    children,
     derived_in,
     find_window,
     per_row_window,
@@ -323,7 +322,7 @@ def _replaced(node: Node, inner: Mapping[str, str], operators: Mapping[str, str]
             source, table = name_of(inner[node.alias]), _result_schema(node.query)
         name = source if node.time is None else union_streams.at_times_name(source, node.time)
         return StreamScan(name, node.alias, table, None)
-    if not children(node):
+    if not node.children:
         return node
     if isinstance(node, UnionAll):
         replaced = [_replaced(scan, inner, operators) for scan in node.inputs]
@@ -333,4 +332,4 @@ def _replaced(node: Node, inner: Mapping[str, str], operators: Mapping[str, str]
     if isinstance(node, Join):
         left, right = (_replaced(side, inner, operators) for side in (node.left, node.right))
         return replace(node, left=left, right=right)
-    return replace(node, source=_replaced(children(node)[0], inner, operators))  # type: ignore[arg-type]
+    return replace(node, source=_replaced(node.children[0], inner, operators))  # type: ignore[arg-type]
