@@ -27,8 +27,14 @@ AGGREGATES = ", ".join(
         "KURTOSIS(d) AS c3",
     ]
 )
-OURS = "FIRST(y) AS f0, LAST(y) AS f1, FIRST(x, TRUE) AS f2, LAST(n, TRUE) AS f3, SLOPE(y) AS g0, R2(y, at) AS g1"
+OURS = (
+    "FIRST(y) AS f0, LAST(y) AS f1, FIRST(x, TRUE) AS f2, LAST(n, TRUE) AS f3, SLOPE(y) AS g0, R2(y, at) AS g1, "
+    "ANY_VALUE(x) IGNORE NULLS AS h0, LAST_VALUE(y) FILTER (WHERE x > 3) IGNORE NULLS AS h1, "
+    "ANY_VALUE(y) RESPECT NULLS AS h2, ANY_VALUE(y, TRUE) AS h3"
+)
 THEIRS = (
+    "min_by(x, at) FILTER (WHERE x IS NOT NULL) AS h0, max_by(y, at) FILTER (WHERE x > 3 AND y IS NOT NULL) AS h1, "
+    "min_by(y, at) AS h2, min_by(y, at) FILTER (WHERE y IS NOT NULL) AS h3, "
     "min_by(y, at) AS f0, max_by(y, at) AS f1, min_by(x, at) FILTER (WHERE x IS NOT NULL) AS f2, "
     "max_by(n, at) FILTER (WHERE n IS NOT NULL) AS f3, "
     "regr_slope(y, CAST(at AS DOUBLE)) AS g0, regr_r2(y, CAST(at AS DOUBLE)) AS g1"

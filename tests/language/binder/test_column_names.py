@@ -46,6 +46,8 @@ d + 1 | d - 1 | s || 'x' || s | equal_null(x, y) | unix_date(d) | unix_millis(at
 trim('a', s) | ltrim('a', s) | RTRIM('a', s) | TRIM(BOTH 'a' FROM s) | TRIM(LEADING s FROM s) | TRIM(TRAILING FROM s) | TRIM('a' FROM s)
 TRIM(BOTH FROM s) | TRIM(FROM s) | s LIKE 'a/_' ESCAPE '/' | s NOT LIKE 'a!_' ESCAPE '!' | s ILIKE 'a/%' ESCAPE '/' | like(s, 'a') | LIKE(s, 'a/_', '/')
 COUNT(ALL x) | sum(ALL x + 1) | SUM(all CASE WHEN p THEN x END) | median(x) | first(x)
+any_value(x) | any_value(s, true) | any_value(price) IGNORE NULLS | first(x) IGNORE NULLS | FIRST_VALUE(s) RESPECT NULLS | last_value(s) ignore nulls
+last(x) FILTER (WHERE p) IGNORE NULLS | first(x, true) RESPECT NULLS | last_value(x) | any_value(x) FILTER (WHERE y > 1) + 1
 ilike(s, 'a', '/') | rlike(s, 'a') | regexp(s, 'a') | s LIKE 'a\\_' ESCAPE '\\'
 """.replace("\n", " | ").split(" | ")
 EXPRESSIONS = [text.strip() for text in EXPRESSIONS if text.strip()]

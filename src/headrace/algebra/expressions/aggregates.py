@@ -95,6 +95,7 @@ ALIASES: Final = {
     "r2": "regr_r2",
     "first_value": "first",
     "last_value": "last",
+    "any_value": "first",
 }
 """Other names for the same function, as in Spark; MEDIAN is the percentile 0.5."""
 

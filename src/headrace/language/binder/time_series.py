@@ -38,7 +38,7 @@ def series_call(
     if node.star:
         raise UserError(f"{what} does not take *", remedy="Only COUNT takes *.")
     if function in ("first", "last"):
-        return _of_order(what, function, arguments, condition, stream)
+        return _of_order(node, function, arguments, condition, stream)
     if function == "ewma":
         return _faded(what, arguments, condition, stream)
     y, x = _two_numbers(what, function, arguments, stream)
@@ -125,17 +125,24 @@ def _faded(
 
 
 def _of_order(
-    what: str, function: str, arguments: list[Expression], condition: Expression | None, stream: str
+    node: FunctionCall, function: str, arguments: list[Expression], condition: Expression | None, stream: str
 ) -> AggregateCall:
-    """FIRST(x) and LAST(x); with TRUE as second argument over the values that are not NULL, as in Spark."""
+    """FIRST(x) and LAST(x); with TRUE as second argument or IGNORE NULLS over the values that are not NULL, as in Spark."""
+    what = node.name.upper()
     if len(arguments) not in (1, 2):
         raise UserError(f"{what} takes one argument, and TRUE to ignore NULLs, not {len(arguments)}")
     value = arguments[0]
-    if len(arguments) == 2:
-        ignores = arguments[1]
-        if not (isinstance(ignores, Literal) and isinstance(ignores.value, bool)):
-            raise UserError(f"the second argument of {what} is TRUE (ignore NULLs) or FALSE")
-        if ignores.value:
-            present = Call("isnotnull", (value,), BOOLEAN)
-            condition = present if condition is None else joined("and", (condition, present))
+    if _ignores_nulls(node, arguments):
+        present = Call("isnotnull", (value,), BOOLEAN)
+        condition = present if condition is None else joined("and", (condition, present))
     return AggregateCall(function, placed(value, stream), value.type, condition=condition)
+
+
+def _ignores_nulls(node: FunctionCall, arguments: list[Expression]) -> bool:
+    """Whether a second argument or IGNORE NULLS leaves NULLs out; RESPECT NULLS changes nothing, as in Spark."""
+    if len(arguments) == 1:
+        return bool(node.ignores_nulls)
+    ignores = arguments[1]
+    if not (isinstance(ignores, Literal) and isinstance(ignores.value, bool)):
+        raise UserError(f"the second argument of {node.name.upper()} is TRUE (ignore NULLs) or FALSE")
+    return ignores.value or bool(node.ignores_nulls)

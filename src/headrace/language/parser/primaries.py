@@ -5,10 +5,11 @@ operands; and the list of reserved words.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-from headrace.algebra.expressions.aggregates import APPROXIMATE, BELONGS, canonical
+from headrace.algebra.expressions.aggregates import APPROXIMATE, BELONGS, BY_ORDER, canonical
 from headrace.errors import Span, UserError
 from headrace.language.parser.durations import interval_literal
 from headrace.language.parser.literals import date_of, instant_of, shown_instant, shown_interval
@@ -256,6 +257,7 @@ def _with_condition(cursor: Cursor, parse: Whole, call: FunctionCall) -> Functio
         cursor.expect("WHERE", purpose=" in FILTER (WHERE …)")
         condition = parse(cursor)
         cursor.expect_sign(")")
+    ignores_nulls = _nulls(cursor, call.name)
     may_be = (
         canonical(call.name) in (*APPROXIMATE, "l2_norm")
         or condition is not None
@@ -279,7 +281,22 @@ def _with_condition(cursor: Cursor, parse: Whole, call: FunctionCall) -> Functio
             "Put a window after the stream's name: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE].",
         )
     span = cursor.since(call.span)
-    return FunctionCall(call.name, call.arguments, span, call.distinct, call.star, condition, within)
+    return replace(call, span=span, condition=condition, within=within, ignores_nulls=ignores_nulls)
+
+
+def _nulls(cursor: Cursor, name: str) -> bool | None:
+    """`IGNORE NULLS` or `RESPECT NULLS` after a call; None without."""
+    if not (cursor.at_any("IGNORE", "RESPECT") and cursor.ahead().upper == "NULLS"):
+        return None
+    word = cursor.advance()
+    cursor.advance()
+    if canonical(name) not in BY_ORDER:
+        raise cursor.error(
+            f"{name.upper()} does not take {word.upper} NULLS",
+            cursor.since(word.span),
+            "It belongs to FIRST, LAST and ANY_VALUE.",
+        )
+    return word.upper == "IGNORE"
 
 
 def _is_last(cursor: Cursor) -> bool:

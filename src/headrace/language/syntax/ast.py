@@ -167,6 +167,8 @@ class FunctionCall:
     condition: Expr | None = None
     within: Fraction | None = None
     """`WITHIN p PERCENT` as a fraction; `BUCKETS n` as half of 1/n."""
+    ignores_nulls: bool | None = None
+    """Of `IGNORE NULLS` after the call true, of `RESPECT NULLS` false."""
 
 
 @dataclass(frozen=True, slots=True)

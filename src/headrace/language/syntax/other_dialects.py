@@ -33,8 +33,6 @@ _PAIRS: Final = {
         "TIME",
     ): "Write from_utc_timestamp(at, 'Europe/Berlin') for local time, or SET TIME ZONE for all queries after it.",
     ("WITHIN", "GROUP"): "For percentile_cont write PERCENTILE(x, 0.5).",
-    ("IGNORE", "NULLS"): "Write FIRST(x, true) or LAST(x, true).",
-    ("RESPECT", "NULLS"): "Leave it out: FIRST(x) and LAST(x) count nulls.",
     ("DISTINCT", "ON"): _LATEST,
     ("*", "EXCEPT"): "Name the columns that are selected.",
     ("*", "EXCLUDE"): "Name the columns that are selected.",

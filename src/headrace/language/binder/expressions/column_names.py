@@ -57,6 +57,10 @@ _DEFAULTS: Final = {
 """Default arguments that Spark shows in names."""
 
 
+_ENDS: Final = ("first_value", "last_value")
+"""Functions that Spark calls FIRST and LAST where IGNORE NULLS or RESPECT NULLS follows."""
+
+
 def output_name(node: Expr, kind: Type) -> str:
     """The name of an unaliased column of the select list whose values are of this type."""
     if isinstance(node, Infix) and kind == DATE and node.operator in "+-":
@@ -162,6 +166,9 @@ def _function(node: FunctionCall) -> str:
     name = node.name.lower()
     arguments = ["1"] if node.star else [shown(argument) for argument in node.arguments]
     arguments += _DEFAULTS.get((name, len(arguments)), ())
+    if node.ignores_nulls is not None or name == "any_value":
+        arguments = arguments[:1]
+        name = name.removesuffix("_value") if name in _ENDS else name
     if name == "if":
         return f"(IF({', '.join(arguments)}))"
     if name in ("isnull", "isnotnull"):

@@ -7,7 +7,7 @@ from typing import Final
 from headrace.errors import UnsupportedQuery, UserError
 
 _AGGREGATE_LIST: Final = """
-any_value percentile_approx collect_list collect_set array_agg max_by min_by sum_distinct bit_and
+percentile_approx collect_list collect_set array_agg max_by min_by sum_distinct bit_and
 bit_or bit_xor grouping string_agg listagg histogram_numeric try_sum try_avg
 """
 _AGGREGATES: Final = frozenset(_AGGREGATE_LIST.split())
