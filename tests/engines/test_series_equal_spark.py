@@ -17,6 +17,11 @@ pytestmark = pytest.mark.spark
 
 OF_PAIRS = ("CORR", "COVAR_POP", "COVAR_SAMP", "REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2", "REGR_COUNT")
 OF_PAIRS += ("REGR_AVGX", "REGR_AVGY", "REGR_SXX", "REGR_SYY", "REGR_SXY")
+BY_ANOTHER = (
+    "MAX_BY(y, at) AS i0, MIN_BY(n, at) FILTER (WHERE x > 3) AS i1, MAX_BY(struct(n, y), at) AS i2, MIN_BY(x, y) FILTER (WHERE k <> 3) AS i3, "
+    "MAX_BY(n, d * 1000000 + unix_millis(at) % 1000000) AS i4, MAX_BY(x, NULL) AS i5, MIN_BY(x, concat(n, string(at))) AS i6, "
+    "MAX_BY(k, at) AS i7, MAX_BY(DISTINCT y, at) AS i8"
+)
 AGGREGATES = ", ".join(
     [f"{name}(y, x) AS a{place}" for place, name in enumerate(OF_PAIRS)]
     + [f"{name}(y, d) FILTER (WHERE x > 3) AS b{place}" for place, name in enumerate(OF_PAIRS)]
@@ -25,6 +30,7 @@ AGGREGATES = ", ".join(
         "KURTOSIS(y) AS c1",
         "SKEWNESS(x) FILTER (WHERE y > 0) AS c2",
         "KURTOSIS(d) AS c3",
+        BY_ANOTHER,
     ]
 )
 OURS = (

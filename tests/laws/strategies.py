@@ -14,6 +14,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.aggregates import (
+    BY_ANOTHER,
     BY_ORDER,
     OF_PAIRS,
     OF_SHAPE,
@@ -22,7 +23,7 @@ from headrace.algebra.expressions.aggregates import (
     result_type,
 )
 from headrace.algebra.expressions.expression import Call, Cast, Column, Constants, Expression, Literal, Named
-from headrace.algebra.expressions.series import pair, placed, timed
+from headrace.algebra.expressions.series import chosen, pair, placed, timed
 from headrace.algebra.query import (
     Aggregate,
     Distinct,
@@ -208,7 +209,7 @@ def measures(function: str) -> st.SearchStrategy[Expression | None]:
     )
 
 
-SERIES = (*OF_PAIRS, *OF_SHAPE, *BY_ORDER, "ewma", "ewma")
+SERIES = (*OF_PAIRS, *OF_SHAPE, *BY_ORDER, *BY_ANOTHER, *BY_ANOTHER, "ewma", "ewma")
 """Statistics of time series."""
 
 
@@ -219,6 +220,9 @@ def series_arguments(function: str) -> st.SearchStrategy[Expression]:
     capped = call("least", column("y"), literal(50.0, DOUBLE), kind=DOUBLE)
     if function in BY_ORDER:
         return st.sampled_from([placed(column(name), "s") for name in SCHEMA.names])
+    if function in BY_ANOTHER:
+        columns = st.sampled_from([column(name) for name in SCHEMA.names])
+        return st.builds(chosen, columns, columns)
     if function == "ewma":
         return st.sampled_from([timed(value, "s") for value in (small, tenths, capped)])
     if function in OF_SHAPE:

@@ -42,6 +42,7 @@ shapes = st.sampled_from(
         ("k AS g, MAX(x) AS x", "GROUP BY k ORDER BY x DESC, g LIMIT 2"),
         ("g, COUNT(DISTINCT k) AS ks, SUM(x) AS total", "GROUP BY g HAVING COUNT(*) > 1"),
         ("FIRST(k) AS first, LAST(x) AS last, COUNT(*) AS n", ""),
+        ("g, MAX_BY(k, x) AS of_top, MIN_BY(x, k) AS of_first", "GROUP BY g"),
         ("g, LAST(x, TRUE) AS last, SLOPE(x) AS up, EWMA(x, INTERVAL 3 SECONDS) AS faded", "GROUP BY g"),
     ]
 )

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import Call, Cast, Column, Literal, Named
-from headrace.algebra.expressions.series import pair, placed, seconds_of, timed
+from headrace.algebra.expressions.series import chosen, pair, placed, seconds_of, timed
 from headrace.algebra.query import (
     Aggregate,
     Ago,
@@ -215,6 +215,18 @@ QUERIES = {
             "s",
             "l",
             "e",
+        )
+    ),
+    "SELECT MAX_BY(k, v) AS top, MIN_BY(v, k) AS low FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]": query(
+        select(
+            grouped(
+                windowed(TEN),
+                [],
+                top=agg("max_by", chosen(col("k"), col("v"))),
+                low=agg("min_by", chosen(col("v"), col("k"))),
+            ),
+            "top",
+            "low",
         )
     ),
     "SELECT CORR(v, v) AS r, COVAR_POP(v, v) AS c, FIRST(k) AS f, KURTOSIS(v) AS u "

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.algebra.expressions.aggregates import AGGREGATES, BY_ORDER, OF_PAIRS, AggregateCall, result_type
+from headrace.algebra.expressions.aggregates import (
+    AGGREGATES,
+    BY_ANOTHER,
+    BY_ORDER,
+    OF_PAIRS,
+    AggregateCall,
+    result_type,
+)
 from headrace.algebra.expressions.expression import Column
-from headrace.algebra.expressions.series import placed
+from headrace.algebra.expressions.series import chosen, placed
 from headrace.reference.aggregate import aggregate
 from headrace.reference.conversion import RowError
 from headrace.schema import BIGINT, DOUBLE, STRING, decimal
@@ -22,6 +29,8 @@ NAN, INF = float("nan"), math.inf
 def result(function, values, kind=DOUBLE, *, distinct=False):
     if function in BY_ORDER:
         kind = placed(Column("v", DOUBLE), "s").type
+    if function in BY_ANOTHER:
+        kind = chosen(Column("v", DOUBLE), Column("w", DOUBLE)).type
     share = 0.3 if function == "percentile" else None
     most = 2 if function == "top_k" else None
     half_life = 2 if function == "ewma" else None
@@ -39,9 +48,11 @@ def result(function, values, kind=DOUBLE, *, distinct=False):
 
 
 def structures(function, values):
-    """The numbers as what the function takes: with a number that hangs on the place, or the place in the order."""
+    """The numbers as what the function takes: with or after a number that hangs on the place, or with the place in the order."""
     if function in BY_ORDER:
         return [(value, index // 3, index) for index, value in enumerate(values)]
+    if function in BY_ANOTHER:
+        return [(index // 3, value) for index, value in enumerate(values)]
     return [None if value is None else (value, index // 3) for index, value in enumerate(values)]
 
 
@@ -118,6 +129,15 @@ def test_the_third_power_of_a_large_deviation_need_not_be_a_double():
     assert result("skewness", [-1e200, 0.0, 0.0]) == pytest.approx(-1 / math.sqrt(2))
 
 
+def test_of_several_rows_with_one_extreme_the_value_is_the_extreme_too():
+    rows = [(2.0, 1.0), (2.0, None), None, (2.0, 3.0), (1.0, 5.0), (1.0, 4.0)]
+    assert result("max_by", rows) == 3.0
+    assert result("min_by", rows) == 4.0
+    assert result("min_by", rows[:4]) is None
+    assert result("max_by", [(NAN, 1.0), (INF, 2.0)]) == 1.0
+    assert result("max_by", [None, None]) is None
+
+
 def test_the_product_of_two_large_deviations_need_not_be_a_double():
     assert result("corr", [(1.3e308, 1e10), (-1.3e308, 0.0), (0.0, 5e9)]) == pytest.approx(1.0)
     assert result("corr", [(-1.3e308, 1e10), (1.3e308, 0.0), (0.0, 5e9)]) == pytest.approx(-1.0)
@@ -129,7 +149,7 @@ def test_the_product_of_two_large_deviations_need_not_be_a_double():
     st.randoms(use_true_random=False),
 )
 def test_no_aggregate_depends_on_order(function, values, random):
-    if function in (*OF_PAIRS, *BY_ORDER, "ewma"):
+    if function in (*OF_PAIRS, *BY_ORDER, *BY_ANOTHER, "ewma"):
         values = structures(function, values)
     shuffled = random.sample(values, len(values))
     first, second = result(function, values), result(function, shuffled)

@@ -17,7 +17,14 @@ from headrace.algebra.expressions.aggregates import OF_PAIRS, OF_SHAPE, Aggregat
 from headrace.algebra.expressions.shedding_estimates import PARTS
 from headrace.reference.conversion import fit, in_range
 from headrace.reference.shedding import of_weighted
-from headrace.reference.statistical_aggregates import faded_mean, nearest, of_order, of_pairs, of_shape
+from headrace.reference.statistical_aggregates import (
+    faded_mean,
+    nearest,
+    of_another,
+    of_order,
+    of_pairs,
+    of_shape,
+)
 from headrace.reference.values import identity, sort_key, unsigned
 
 
@@ -65,6 +72,8 @@ def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
             return faded_mean(present, call.half_life) if present else None
         case "first" | "last":
             return of_order(call.function, present) if present else None
+        case "max_by" | "min_by":
+            return of_another(call.function, present) if present else None
         case function if function in OF_PAIRS:
             return of_pairs(function, present)
         case function if function in OF_SHAPE:

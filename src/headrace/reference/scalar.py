@@ -24,7 +24,7 @@ from headrace.algebra.expressions.expression import (
     Literal,
     one_by_one,
 )
-from headrace.algebra.expressions.series import PAIR, STRUCTURES
+from headrace.algebra.expressions.series import CHOSEN, PAIR, STRUCTURES
 from headrace.reference.conversion import RowError, convert, fit, in_range
 from headrace.reference.values import sort_key
 from headrace.schema import Type
@@ -48,7 +48,8 @@ def evaluate(expression: Expression, row: Mapping[str, Any]) -> Any:
             return evaluate(otherwise, row)
         case Call(function=name, arguments=arguments) if name in STRUCTURES:
             parts = tuple(evaluate(argument, row) for argument in arguments)
-            return None if name == PAIR and None in parts else parts
+            is_null = (name == PAIR and None in parts) or (name == CHOSEN and parts[0] is None)
+            return None if is_null else parts
         case Call(function=name) if name in _LAZY:
             return _LAZY[name](expression, row)
         case Call():

@@ -1,5 +1,5 @@
 """Statistics of a series, exact in fractions and rounded once at the end: covariances and regressions, skewness and
-kurtosis, exponentially weighted means; and the first or last value.
+kurtosis, exponentially weighted means; and the first or last value, or that of the row in which another is greatest.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from headrace.reference.values import sort_key, unsigned
 from headrace.time import Duration, Instant
 
 
@@ -95,3 +96,9 @@ def of_order(function: str, placed: Sequence[tuple[Any, Instant, int]]) -> Any:
     """The value of the first or last by (time, position)."""
     best = min if function == "first" else max
     return best(placed, key=lambda row: row[1:])[0]
+
+
+def of_another(function: str, chosen: Sequence[tuple[Any, Any]]) -> Any:
+    """The second of the greatest or least (first, second), where NULLs come first; 0.0 for -0.0."""
+    best = max if function == "max_by" else min
+    return unsigned(best(chosen, key=sort_key)[1])

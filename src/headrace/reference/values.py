@@ -68,7 +68,9 @@ def sort_key(value: Any, *, descending: bool = False, nulls_first: bool = True) 
 
 
 def unsigned(value: Any) -> Any:
-    """The value shown for equal ones: 0.0 for -0.0."""
+    """The value shown for equal ones: 0.0 for -0.0, also inside of a structure."""
+    if isinstance(value, dict):
+        return {name: unsigned(part) for name, part in value.items()}
     return value + 0.0 if isinstance(value, float) else value
 
 

@@ -47,6 +47,7 @@ trim('a', s) | ltrim('a', s) | RTRIM('a', s) | TRIM(BOTH 'a' FROM s) | TRIM(LEAD
 TRIM(BOTH FROM s) | TRIM(FROM s) | s LIKE 'a/_' ESCAPE '/' | s NOT LIKE 'a!_' ESCAPE '!' | s ILIKE 'a/%' ESCAPE '/' | like(s, 'a') | LIKE(s, 'a/_', '/')
 COUNT(ALL x) | sum(ALL x + 1) | SUM(all CASE WHEN p THEN x END) | median(x) | first(x)
 any_value(x) | any_value(s, true) | any_value(price) IGNORE NULLS | first(x) IGNORE NULLS | FIRST_VALUE(s) RESPECT NULLS | last_value(s) ignore nulls
+max_by(x, y) | MIN_BY(s, price) FILTER (WHERE p) | max_by(struct(x, s), at) | max_by(DISTINCT s, d) | min_by(p, s)
 last(x) FILTER (WHERE p) IGNORE NULLS | first(x, true) RESPECT NULLS | last_value(x) | any_value(x) FILTER (WHERE y > 1) + 1
 ilike(s, 'a', '/') | rlike(s, 'a') | regexp(s, 'a') | s LIKE 'a\\_' ESCAPE '\\'
 """.replace("\n", " | ").split(" | ")
@@ -56,7 +57,7 @@ EXPRESSIONS = [text.strip() for text in EXPRESSIONS if text.strip()]
 
 def ours(text: str) -> tuple[str, str]:
     (field,) = bind_query(f"SELECT {text} FROM b", CATALOG).schema.fields
-    return field.name, str(field.type).lower()
+    return field.name, str(field.type).lower().replace(": ", ":").replace(", ", ",")
 
 
 def theirs(spark: "SparkSession", text: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from headrace.algebra.expressions.expression import (
     columns_of,
     one_by_one,
 )
-from headrace.algebra.expressions.series import AT, PAIR, POSITION, STRUCTURES
+from headrace.algebra.expressions.series import AT, CHOSEN, PAIR, POSITION, STRUCTURES
 from headrace.algebra.query import SemijoinColumn
 from headrace.language.parser.literals import shown_instant
 from headrace.language.parser.quoting import identifier, string
@@ -117,6 +117,8 @@ def _argument(argument: Expression, columns: Mapping[str, str]) -> str:
     """The text between the parentheses: of a structure the parts except the row's own position."""
     if not (isinstance(argument, Call) and argument.function in STRUCTURES):
         return render_expression(argument, columns)
+    if argument.function == CHOSEN:
+        return ", ".join(render_expression(part, columns) for part in reversed(argument.arguments))
     first, *rest = argument.arguments
     read = frozenset().union(*(columns_of(part) for part in rest))
     if any(name.endswith((f".{AT}", f".{POSITION}")) for name in read):

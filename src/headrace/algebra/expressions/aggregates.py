@@ -151,6 +151,9 @@ OF_SHAPE: Final = ("skewness", "kurtosis")
 BY_ORDER: Final = ("first", "last")
 """The value of the first or last row in the stream's order, NULL or not: see `headrace.algebra.expressions.series.placed`."""
 
+BY_ANOTHER: Final = ("max_by", "min_by")
+"""The value of the row in which another is greatest or least: see `headrace.algebra.expressions.series.chosen`."""
+
 AGGREGATES: Final = (
     "count",
     "sum",
@@ -165,6 +168,7 @@ AGGREGATES: Final = (
     *OF_PAIRS,
     *OF_SHAPE,
     *BY_ORDER,
+    *BY_ANOTHER,
     "ewma",
 )
 """Exact aggregates."""
@@ -189,7 +193,7 @@ def is_aggregate(name: str) -> bool:
 
 
 def result_type(function: str, argument: Type | None) -> Type:
-    """The type of an aggregate over arguments of a type, by Spark's rules; for pairs and placed values their structures.
+    """The type of an aggregate over arguments of a type, by Spark's rules; for pairs, placed and chosen values their structures.
 
     Raises `UserError` when the function does not accept that type.
     """
@@ -214,6 +218,8 @@ def result_type(function: str, argument: Type | None) -> Type:
         return STRING
     if function in BY_ORDER:
         return argument.fields[0].type
+    if function in BY_ANOTHER:
+        return argument.fields[1].type
     if function in OF_PAIRS or function == "ewma":
         return DOUBLE
     if not (argument.is_numeric or argument.name == "VOID"):

@@ -1,7 +1,7 @@
-"""Arguments of time-series aggregates as one structure (two numbers, or a value with its row's place in the stream),
+"""Arguments of aggregates as one structure (two numbers, a value with its row's place in the stream, or with another one),
 and the hidden columns with a row's event time and position.
 
-Both are one structure, so that conditions, panes and shared aggregation treat them as any other argument. The row's
+All are one structure, so that conditions, panes and shared aggregation treat them as any other argument. The row's
 event time and position are columns that every row of a stream has and no query can name.
 """
 
@@ -18,8 +18,11 @@ POSITION: Final = "#position"
 """A row's position in its stream, by order of ingestion."""
 PAIR: Final = "pair"
 PLACED: Final = "placed"
-STRUCTURES: Final = (PAIR, PLACED)
-"""Functions that make a structure of their arguments: a pair is NULL when one part is NULL, a placed value never."""
+CHOSEN: Final = "chosen"
+STRUCTURES: Final = (PAIR, PLACED, CHOSEN)
+"""Functions that make a structure of their arguments: a pair is NULL when one part is NULL, a chosen value when what it is chosen by is,
+a placed value never.
+"""
 
 
 def at_of(alias: str) -> Column:
@@ -41,6 +44,11 @@ def placed(value: Expression, alias: str) -> Call:
     """A value, NULL or not, with its row's place in the order of the stream."""
     parts = (value, at_of(alias), Column(f"{alias}.{POSITION}", BIGINT))
     return Call(PLACED, parts, _placed_type(value.type))
+
+
+def chosen(value: Expression, by: Expression) -> Call:
+    """A value, NULL or not, after the one by which MAX_BY and MIN_BY choose it; NULL when that one is."""
+    return Call(CHOSEN, (by, value), struct(Field("by", by.type), Field("value", value.type)))
 
 
 def timed(value: Expression, alias: str) -> Call:

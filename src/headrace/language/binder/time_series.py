@@ -1,15 +1,22 @@
 """Binding of aggregates of time series: CORR, COVAR_… and REGR_… of two numbers, EWMA of a number with its time,
-FIRST and LAST, and the parts of ZSCORE.
+FIRST and LAST, MAX_BY and MIN_BY, and the parts of ZSCORE.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from headrace.algebra.expressions.aggregates import OF_PAIRS, AggregateCall, canonical, result_type
+from headrace.algebra.expressions.aggregates import (
+    BY_ANOTHER,
+    BY_ORDER,
+    OF_PAIRS,
+    AggregateCall,
+    canonical,
+    result_type,
+)
 from headrace.algebra.expressions.expression import Call, Expression, Literal
-from headrace.algebra.expressions.series import pair, placed, seconds_of, timed
-from headrace.errors import UserError
+from headrace.algebra.expressions.series import chosen, pair, placed, seconds_of, timed
+from headrace.errors import UnsupportedQuery, UserError
 from headrace.language.binder.expressions.expression_binder import cast, joined
 from headrace.language.syntax.ast import FunctionCall
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
@@ -30,14 +37,16 @@ def series_call(
     Raises `UserError` for arguments it cannot take.
     """
     name, function = node.name.lower(), canonical(node.name)
-    if function not in (*OF_PAIRS, "ewma", "first", "last") and name not in SERIES:
+    if function not in (*OF_PAIRS, *BY_ORDER, *BY_ANOTHER, "ewma") and name not in SERIES:
         return None
     what = node.name.upper()
-    if node.distinct:
+    if node.distinct and function not in BY_ANOTHER:
         raise UserError(f"{what} does not take DISTINCT")
     if node.star:
         raise UserError(f"{what} does not take *", remedy="Only COUNT takes *.")
-    if function in ("first", "last"):
+    if function in BY_ANOTHER:
+        return _by_another(what, function, arguments, condition)
+    if function in BY_ORDER:
         return _of_order(node, function, arguments, condition, stream)
     if function == "ewma":
         return _faded(what, arguments, condition, stream)
@@ -94,7 +103,7 @@ def _two_numbers(
         return _number(what, arguments[0]), seconds_of(stream)
     if len(arguments) != 2:
         raise UserError(
-            f"{what} takes two numbers, not {len(arguments)} argument{'s' if len(arguments) != 1 else ''}",
+            f"{what} takes two numbers, not {_number_of(arguments)}",
             remedy=f"Write for example {what}(y, x).",
         )
     y, x = arguments
@@ -111,7 +120,7 @@ def _faded(
 ) -> AggregateCall:
     if len(arguments) != 2:
         raise UserError(
-            f"{what} takes a number and a half-life, not {len(arguments)} argument{'s' if len(arguments) != 1 else ''}",
+            f"{what} takes a number and a half-life, not {_number_of(arguments)}",
             remedy=f"Write for example {what}(x, INTERVAL 5 MINUTES).",
         )
     value, span = arguments
@@ -136,6 +145,31 @@ def _of_order(
         present = Call("isnotnull", (value,), BOOLEAN)
         condition = present if condition is None else joined("and", (condition, present))
     return AggregateCall(function, placed(value, stream), value.type, condition=condition)
+
+
+def _by_another(
+    what: str, function: str, arguments: list[Expression], condition: Expression | None
+) -> AggregateCall:
+    """MAX_BY(x, y) and MIN_BY(x, y); DISTINCT changes nothing."""
+    if len(arguments) == 3:
+        raise UnsupportedQuery(
+            f"{what} of several values is not available",
+            remedy="ORDER BY y DESC LIMIT n keeps n rows of each window.",
+        )
+    if len(arguments) != 2:
+        raise UserError(
+            f"{what} takes a value and what it is chosen by, not {_number_of(arguments)}",
+            remedy=f"Write for example {what}(x, y).",
+        )
+    value, by = arguments
+    if not by.type.is_orderable:
+        raise UserError(f"{what} cannot compare values of type {by.type}")
+    argument = chosen(value, by)
+    return AggregateCall(function, argument, result_type(function, argument.type), condition=condition)
+
+
+def _number_of(arguments: list[Expression]) -> str:
+    return f"{len(arguments)} argument{'s' if len(arguments) != 1 else ''}"
 
 
 def _ignores_nulls(node: FunctionCall, arguments: list[Expression]) -> bool:

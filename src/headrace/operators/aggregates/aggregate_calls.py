@@ -11,7 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.algebra.expressions.aggregates import BY_ORDER, BY_VALUE, OF_PAIRS, OF_SHAPE, AggregateCall
+from headrace.algebra.expressions.aggregates import (
+    BY_ANOTHER,
+    BY_ORDER,
+    BY_VALUE,
+    OF_PAIRS,
+    OF_SHAPE,
+    AggregateCall,
+)
 from headrace.algebra.expressions.expression import Case, Expression, Literal
 from headrace.dataclass import dataclass
 from headrace.operators.aggregates.row_weights import common_weight, present
@@ -84,6 +91,8 @@ def partial_columns_of(call: AggregateCall) -> tuple[PartialColumn, ...]:
             return counted, at_rest.extreme_partial(argument, call.function == "max")
         case "first" | "last":
             return (at_rest.placed_partial(argument, last=call.function == "last"),)
+        case "max_by" | "min_by":
+            return (at_rest.chosen_partial(argument, largest=call.function == "max_by"),)
         case "ewma":
             assert call.half_life is not None
             return (at_rest.fading_partial(argument, call.half_life),)
@@ -234,6 +243,9 @@ def _of_one(call: AggregateCall, partial_column: PartialColumn, answer: Answer) 
     cells = answer.cells[partial_column]
     if call.function in BY_ORDER:
         return at_rest.unrank(cells[2], answer.dictionaries[partial_column]).cast(to_arrow(call.type))
+    if call.function in BY_ANOTHER:
+        structures = at_rest.unrank(cells[0], answer.dictionaries[partial_column])
+        return structures.flatten()[1].cast(to_arrow(call.type))
     if call.function == "ewma":
         return pa.array(cells[2], mask=cells[1] == 0)
     if call.function in OF_PAIRS:

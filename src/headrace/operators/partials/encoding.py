@@ -3,7 +3,7 @@ as numpy arguments of partials, and cells as Arrow columns of state tables and b
 
 Numbers are stored as they are. Values without arithmetic (strings, binaries, decimals) under MIN and MAX are compared
 through ranks, and a first or last value of any type is an index into a dictionary. Both are local to one `load`; the
-values themselves are stored.
+values themselves are stored. So are values chosen by others, ranked together with those.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from headrace.algebra.expressions.expression import Expression
 from headrace.dataclass import dataclass
-from headrace.operators.base.group_codes import Ints, as_int64, flat, hashes
+from headrace.operators.base.group_codes import Ints, as_int64, flat, hashes, normalise
+from headrace.operators.base.sort_ranks import sort_rank
 from headrace.operators.partials.central_moments import CoMoments, Moments, Shape
 from headrace.operators.partials.integer_moments import carried, squared
 from headrace.operators.partials.partial import Argument, Cells, Column, Count, Extreme, Partial, Sum
@@ -41,6 +42,7 @@ Encoding = Choice[
     "pair",
     "timed",
     "placed",
+    "chosen",
 ]
 
 
@@ -61,7 +63,7 @@ class PartialColumn:
     @property
     def has_dictionary(self) -> bool:
         """Whether the last column of its cells holds indices into a dictionary of values."""
-        return self.encoding in ("ranked", "placed")
+        return self.encoding in ("ranked", "placed", "chosen")
 
     def arrow_types(self) -> list[pa.DataType]:
         """The types of its stored columns."""
@@ -75,7 +77,7 @@ class PartialColumn:
         if self.has_dictionary and self.expression is not None:
             kind = self.expression.type
             return [pa.int64()] * (width - 1) + [
-                to_arrow(kind if self.encoding == "ranked" else kind.fields[0].type)
+                to_arrow(kind.fields[0].type if self.encoding == "placed" else kind)
             ]
         return [pa.float64() if self.encoding in ("double", "pair") else pa.int64()] * width
 
@@ -151,6 +153,11 @@ def placed_partial(expression: Expression, *, last: bool) -> PartialColumn:
     return PartialColumn(Placed(last), expression, "placed")
 
 
+def chosen_partial(expression: Expression, *, largest: bool) -> PartialColumn:
+    """The partial for the value of the row in which another is greatest or least."""
+    return PartialColumn(Extreme(largest, integer=True), expression, "chosen")
+
+
 def argument(
     partial_column: PartialColumn,
     values: pa.Array | None,
@@ -194,6 +201,8 @@ def _numbers(partial_column: PartialColumn, values: pa.Array, dictionary: pa.Arr
         return _squares(values, partial_column.partial.width)
     if partial_column.encoding in ("pair", "timed", "placed"):
         return _structure(partial_column.encoding, values)
+    if partial_column.encoding == "chosen":
+        return sort_rank(values, False, True)
     return ranks(values, dictionary)
 
 
@@ -243,7 +252,29 @@ def dictionary_of(partial_column: PartialColumn, values: pa.Array | None) -> pa.
     """The dictionary into which lifted cells point; None for numbers."""
     if values is None or not partial_column.has_dictionary:
         return None
-    return sorted_dictionary(values) if partial_column.encoding == "ranked" else values.flatten()[0]
+    match partial_column.encoding:
+        case "ranked":
+            return sorted_dictionary(values)
+        case "chosen":
+            return _by_rank(values, sort_rank(values, False, True))
+        case _:
+            return values.flatten()[0]
+
+
+def _by_rank(values: pa.Array, ranked: Ints) -> pa.Array:
+    """A structure of each rank, with 0.0 for -0.0, so that which of equal ones it is does not show."""
+    held = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+    row = np.full(int(ranked[held].max()) + 1 if len(held) else 0, -1, np.int64)
+    row[ranked[held]] = held
+    return _unsigned(values.take(pa.array(row, mask=row < 0)))
+
+
+def _unsigned(values: pa.Array) -> pa.Array:
+    """The values with 0.0 for -0.0, also inside of structures."""
+    if not pa.types.is_struct(values.type):
+        return normalise(values)
+    parts = [_unsigned(part) for part in values.flatten()]
+    return pa.StructArray.from_arrays(parts, fields=list(values.type), mask=values.is_null())
 
 
 def _as_double(values: pa.Array) -> pa.Array:
@@ -308,9 +339,13 @@ def load(
             position,
             np.where(at == partial_column.partial.never, NOWHERE, np.arange(len(values))),
         ), values
-    dictionary = sorted_dictionary(values)
     empty = values.is_null().to_numpy(zero_copy_only=False)
-    indices = ranks(values, dictionary)
+    if partial_column.encoding == "chosen":
+        indices = sort_rank(values, False, True)
+        dictionary = _by_rank(values, indices)
+    else:
+        dictionary = sorted_dictionary(values)
+        indices = ranks(values, dictionary)
     indices[empty] = partial_column.partial.identity((1,))[0][0]
     return (indices,), dictionary
 

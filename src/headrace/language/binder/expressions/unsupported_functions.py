@@ -7,7 +7,7 @@ from typing import Final
 from headrace.errors import UnsupportedQuery, UserError
 
 _AGGREGATE_LIST: Final = """
-percentile_approx collect_list collect_set array_agg max_by min_by sum_distinct bit_and
+percentile_approx collect_list collect_set array_agg sum_distinct bit_and
 bit_or bit_xor grouping string_agg listagg histogram_numeric try_sum try_avg
 """
 _AGGREGATES: Final = frozenset(_AGGREGATE_LIST.split())
@@ -21,7 +21,7 @@ _RANKS: Final = frozenset(
 )
 _AVAILABLE: Final = (
     "Available are COUNT, COUNT_IF, SUM, AVG, MIN, MAX, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, "
-    "SKEWNESS, KURTOSIS, MEDIAN, PERCENTILE, MODE, TOP_K, HEAVY_HITTERS, L1_NORM, L2_NORM, BOOL_AND, BOOL_OR, FIRST, LAST, CORR, "
+    "SKEWNESS, KURTOSIS, MEDIAN, PERCENTILE, MODE, TOP_K, HEAVY_HITTERS, L1_NORM, L2_NORM, BOOL_AND, BOOL_OR, FIRST, LAST, ANY_VALUE, MAX_BY, MIN_BY, CORR, "
     "COVAR_POP, COVAR_SAMP, SLOPE, INTERCEPT, R2, EWMA and ZSCORE, and APPROX_COUNT, APPROX_SUM, "
     "APPROX_DISTINCT, APPROX_PERCENTILE and APPROX_TOP_K."
 )
@@ -54,7 +54,7 @@ _IN_PLACE: Final[dict[str, str]] = {
     ),
     **dict.fromkeys(
         ("arg_max", "arg_min", "argmax", "argmin"),
-        "ORDER BY x DESC LIMIT 1 keeps the row with the greatest x of each window.",
+        "Write MAX_BY(x, y), the x of the row with the greatest y, or MIN_BY(x, y).",
     ),
     **dict.fromkeys(("latest_by_offset", "last_agg"), "Write LAST(x), or LAST(x, true) without nulls."),
     **dict.fromkeys(("earliest_by_offset", "first_agg"), "Write FIRST(x), or FIRST(x, true) without nulls."),
