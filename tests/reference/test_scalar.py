@@ -43,6 +43,24 @@ def value(function, *arguments, kind=BOOLEAN):
 
 
 @pytest.mark.parametrize(
+    ("function", "arguments", "kind", "expected"),
+    [
+        ("&", (6, 3), BIGINT, 2),
+        ("|", (6, -8), BIGINT, -2),
+        ("^", (6, None), BIGINT, None),
+        ("~", (6,), BIGINT, -7),
+        ("<<", (1, 63), BIGINT, -(2**63)),
+        ("<<", (3, 33), INT, 6),
+        (">>", (-16, 66), BIGINT, -4),
+        (">>>", (-1, 1), INT, 2**31 - 1),
+        (">>>", (-1, 64), BIGINT, -1),
+    ],
+)
+def test_bits_are_those_of_java(function, arguments, kind, expected):
+    assert value(function, *arguments, kind=kind) == expected
+
+
+@pytest.mark.parametrize(
     ("function", "arguments", "expected"),
     [
         ("and", (True, None), None),

@@ -48,8 +48,7 @@ def evaluate(expression: Expression, row: Mapping[str, Any]) -> Any:
             return evaluate(otherwise, row)
         case Call(function=name, arguments=arguments) if name in STRUCTURES:
             parts = tuple(evaluate(argument, row) for argument in arguments)
-            is_null = (name == PAIR and None in parts) or (name == CHOSEN and parts[0] is None)
-            return None if is_null else parts
+            return None if None in parts[: {PAIR: 2, CHOSEN: 1}.get(name, 0)] else parts
         case Call(function=name) if name in _LAZY:
             return _LAZY[name](expression, row)
         case Call():
@@ -270,6 +269,17 @@ def _join_text(_: Type, *parts: Any) -> Any:
     return parts[0][:0].join(parts)
 
 
+def _shift(function: Callable[[int, int, int], int]) -> Callable[[Type, int, int], int]:
+    """A shift of a number of 32 or 64 bits by as many places as their last five or six bits are, cut to its bits."""
+
+    def apply(kind: Type, value: int, places: int) -> int:
+        width = 64 if kind.name == "BIGINT" else 32
+        moved = function(value, places % width, width) % (1 << width)
+        return moved - (1 << width) if moved >= 1 << width - 1 else moved
+
+    return apply
+
+
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda _, *arguments: function(*arguments)
 
@@ -281,6 +291,13 @@ _STRICT: Final[dict[str, Callable[..., Any]]] = {
     "/": _arithmetic(_divide),
     "%": _arithmetic(_remainder),
     "div": _arithmetic(_truncated_quotient),
+    "&": _plain(operator.and_),
+    "|": _plain(operator.or_),
+    "^": _plain(operator.xor),
+    "~": _plain(operator.invert),
+    "<<": _shift(lambda value, places, _: value << places),
+    ">>": _shift(lambda value, places, _: value >> places),
+    ">>>": _shift(lambda value, places, width: value % (1 << width) >> places),
     "negate": lambda kind, value: _number(kind, -value),
     "abs": lambda kind, value: _number(kind, abs(value)),
     "=": _comparison(operator.eq),

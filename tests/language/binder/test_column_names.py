@@ -49,6 +49,8 @@ COUNT(ALL x) | sum(ALL x + 1) | SUM(all CASE WHEN p THEN x END) | median(x) | fi
 any_value(x) | any_value(s, true) | any_value(price) IGNORE NULLS | first(x) IGNORE NULLS | FIRST_VALUE(s) RESPECT NULLS | last_value(s) ignore nulls
 max_by(x, y) | MIN_BY(s, price) FILTER (WHERE p) | max_by(struct(x, s), at) | max_by(DISTINCT s, d) | min_by(p, s)
 last(x) FILTER (WHERE p) IGNORE NULLS | first(x, true) RESPECT NULLS | last_value(x) | any_value(x) FILTER (WHERE y > 1) + 1
+x & y | x|y | x ^ 2 ^ 3 | ~x | ~~x | -~x | ~-1 | x << 2 | y >> x | x >>> 1 | shiftleft(x, 2) | shiftrightunsigned(y, 1) | bit_count(p) | getbit(y, 3) | bit_get(x, 1)
+x + 1 & 3 << 2|y ^ 1 | x & 1 = 1 AND NOT ~x > 2 | x & '2' | NULL & NULL
 ilike(s, 'a', '/') | rlike(s, 'a') | regexp(s, 'a') | s LIKE 'a\\_' ESCAPE '\\'
 """.replace("\n", " | ").split(" | ")
 EXPRESSIONS = [text.strip() for text in EXPRESSIONS if text.strip()]

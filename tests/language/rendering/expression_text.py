@@ -48,6 +48,12 @@ _INFIX: Final = frozenset(
         "like",
         "ilike",
         "rlike",
+        "&",
+        "|",
+        "^",
+        "<<",
+        ">>",
+        ">>>",
     }
 )
 _SUFFIXES: Final = {"TINYINT": "Y", "SMALLINT": "S", "INT": "", "BIGINT": "L"}

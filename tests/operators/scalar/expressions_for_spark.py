@@ -71,6 +71,58 @@ ARITHMETIC = [
     *("abs(l)", "abs(t)", "abs(d)", "abs(f)", "abs(p)", "abs(v)", "-n", "abs(n)"),
 ]
 
+BITS = [
+    *[
+        text
+        for pair in ("t h", "h i", "i j", "i l", "l m", "l t", "coalesce(i,2) n", "NULL i", "i 12", "l 12L")
+        for text in _pairs(("&", "|", "^"), *pair.split())
+    ],
+    *[
+        text
+        for pair in (
+            "i j",
+            "l i",
+            "i t",
+            "l t",
+            "t i",
+            "h 3",
+            "d 2",
+            "p 3",
+            "i 33",
+            "l -1",
+            "l 70",
+            "i NULL",
+            "coalesce(i,2) l",
+            "i 2.9",
+        )
+        for text in _pairs(("<<", ">>", ">>>"), *pair.split())
+    ],
+    *(f"~{name}" for name in "thil"),
+    *(f"bit_count({name})" for name in "thilb"),
+    *(
+        f"getbit({name}, {place})"
+        for name in "thil"
+        for place in ("0", "7", "8", "31", "63", "-1", "i", "NULL", "t")
+    ),
+    *(
+        "bit_get(l, 40L)",
+        "shiftleft(i, 3)",
+        "shiftright(l, t)",
+        "shiftrightunsigned(h, 3)",
+        "1 << i + 2 & 255 ^ j",
+        "i | j ^ l & 7",
+    ),
+    *(
+        "~i & 15 = 3 AND i | 1 > 2",
+        "-i >> 2 - 1",
+        "~-i",
+        "- ~i",
+        "~~l",
+        "i & 6 IN (2, 4)",
+        "i << 2 BETWEEN j & 7 AND j | 7",
+    ),
+]
+
 COMPARISONS = [
     *[text for pair in ("i j", "l i", "d e", "f d", "p q", "w p", "s u", "y x", "at ts", "y at", "b c", "v o", "n i", "n d", "n p", "z y", "z at", "l d", "i p", "n b")
       for text in _pairs(("=", "<", ">="), *pair.split())],
@@ -209,6 +261,7 @@ FAMILIES = {
         "if(i > 0, struct(s), NULL)",
     ],
     "arithmetic": ARITHMETIC,
+    "bits": BITS,
     "comparisons": COMPARISONS,
     "choices": CHOICES,
     "casts": CASTS,

@@ -9,13 +9,14 @@ import sys
 from typing import Final
 
 from headrace.algebra.functions.entry import Function
-from headrace.algebra.functions.operators_and_math import CHOICES, MATHEMATICS, OPERATORS
+from headrace.algebra.functions.operators_and_math import BITS, CHOICES, MATHEMATICS, OPERATORS
 from headrace.algebra.functions.structs import STRUCTS
 from headrace.algebra.functions.text import TEXTS
 from headrace.algebra.functions.time import TIMES
 
 _SECTIONS: Final = {
     "Operators": OPERATORS,
+    "Bits": BITS,
     "Choices": CHOICES,
     "Mathematics": MATHEMATICS,
     "Texts": TEXTS,

@@ -40,6 +40,8 @@ def show(expression: Expression) -> str:
                 parts[1] = _shown_list(listed, arguments[1])
             if function.isidentifier() and function not in ("and", "or", "div"):
                 return f"{function}({', '.join(parts)})"
+            if function == "~":
+                return f"~{parts[0]}"
             return f"({f' {function.upper()} '.join(parts)})"
 
 

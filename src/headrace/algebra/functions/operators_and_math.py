@@ -1,4 +1,4 @@
-"""Rows of the function table (name, type rule, help text): operators (arithmetic, comparisons, logic, IN, LIKE, ||),
+"""Rows of the function table (name, type rule, help text): operators (arithmetic, comparisons, logic, IN, LIKE, ||, bits),
 choices such as COALESCE and IF, and mathematics.
 """
 
@@ -127,6 +127,54 @@ OPERATORS: Final = (
         "Concatenation of texts.",
         "'head' || 'race'",
         aliases=("concat",),
+    ),
+)
+
+_PLACES: Final = "of the places only the last five bits count, six for a BIGINT."
+
+BITS: Final = (
+    Function("&", "number & number", rules.combined_bits, "The bits that both have.", "6 & 3"),
+    Function("|", "number | number", rules.combined_bits, "The bits that one has.", "6 | 3"),
+    Function("^", "number ^ number", rules.combined_bits, "The bits that just one has.", "6 ^ 3"),
+    Function("~", "~number", rules.inverted_bits, "The bits that it does not have.", "~6"),
+    Function(
+        "<<",
+        "number << places",
+        rules.shifted_bits,
+        f"The bits moved to the left; {_PLACES}",
+        "1 << 4",
+        aliases=("shiftleft",),
+    ),
+    Function(
+        ">>",
+        "number >> places",
+        rules.shifted_bits,
+        f"The bits moved to the right, where the sign is repeated; {_PLACES}",
+        "-16 >> 2",
+        aliases=("shiftright",),
+    ),
+    Function(
+        ">>>",
+        "number >>> places",
+        rules.shifted_bits,
+        f"The bits moved to the right, where zeros come in; {_PLACES}",
+        "-16 >>> 28",
+        aliases=("shiftrightunsigned",),
+    ),
+    Function(
+        "bit_count",
+        "bit_count(number)",
+        rules.counted_bits,
+        "How many of its bits are 1, of a negative number in 64 bits.",
+        "bit_count(7)",
+    ),
+    Function(
+        "getbit",
+        "getbit(number, position)",
+        rules.one_bit,
+        "The bit at a position counted from 0 at the right; an error for a position that the type does not have.",
+        "getbit(5, 2)",
+        aliases=("bit_get",),
     ),
 )
 

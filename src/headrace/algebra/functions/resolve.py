@@ -15,7 +15,7 @@ from headrace.algebra.expressions.aggregates import AGGREGATES, ALIASES, APPROXI
 from headrace.algebra.expressions.expression import Value
 from headrace.algebra.functions.coercion import can_cast, common_type
 from headrace.algebra.functions.entry import Function
-from headrace.algebra.functions.operators_and_math import CHOICES, MATHEMATICS, OPERATORS
+from headrace.algebra.functions.operators_and_math import BITS, CHOICES, MATHEMATICS, OPERATORS
 from headrace.algebra.functions.structs import STRUCTS
 from headrace.algebra.functions.text import TEXTS
 from headrace.algebra.functions.time import TIMES
@@ -36,7 +36,7 @@ __all__ = [
     "resolve",
 ]
 
-TABLE: Final = (*OPERATORS, *CHOICES, *MATHEMATICS, *TEXTS, *TIMES, *STRUCTS)
+TABLE: Final = (*OPERATORS, *BITS, *CHOICES, *MATHEMATICS, *TEXTS, *TIMES, *STRUCTS)
 """Every function and operator; each row has an example that the tests execute."""
 
 FUNCTIONS: Final[Mapping[str, Function]] = {row.name: row for row in TABLE}

@@ -30,6 +30,7 @@ from headrace.schema import (
     INTERVAL,
     STRING,
     TIMESTAMP,
+    TINYINT,
     VOID,
     Type,
     decimal,
@@ -143,6 +144,47 @@ def _common(types: Sequence[Type]) -> Type | None:
         return common_type(types)
     except UserError:
         return None
+
+
+# ------------------------------------------------------------------------------------------------------- bits
+
+
+def _bits_of(kind: Type) -> Type | None:
+    """A whole number's own type, INT for an untyped NULL; None for all others."""
+    return INT if kind == VOID else kind if kind.is_integer else None
+
+
+def combined_bits(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
+    """Two whole numbers, cast to their common type; a text is cast to BIGINT where the other is a number."""
+    common = common_of_two(*types) if len(types) == 2 else None
+    kind = None if common is None else _bits_of(common)
+    return None if kind is None else ((kind, kind), kind)
+
+
+def inverted_bits(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
+    """One whole number."""
+    kind = _bits_of(types[0]) if len(types) == 1 else None
+    return None if kind is None else ((kind,), kind)
+
+
+def shifted_bits(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
+    """A BIGINT, or what is cast to INT, by a number of places."""
+    if len(types) != 2 or not all(accepts(INT, kind) for kind in types):
+        return None
+    kind = BIGINT if types[0] == BIGINT else INT
+    return (kind, INT), kind
+
+
+def counted_bits(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
+    """A whole number or a truth value."""
+    kind = BOOLEAN if types == (BOOLEAN,) else _bits_of(types[0]) if len(types) == 1 else None
+    return None if kind is None else ((kind,), INT)
+
+
+def one_bit(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
+    """A whole number and the position of a bit."""
+    kind = _bits_of(types[0]) if len(types) == 2 and accepts(INT, types[1]) else None
+    return None if kind is None else ((kind, INT), TINYINT)
 
 
 # ------------------------------------------------------------------------------------------------- arithmetic

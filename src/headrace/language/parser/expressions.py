@@ -38,7 +38,7 @@ _SIGNS: Final = {
     "|": BIT_OR,
     "^": BIT_XOR,
     "&": BIT_AND,
-    **dict.fromkeys(("<<", ">>"), SHIFT),
+    **dict.fromkeys(("<<", ">>", ">>>"), SHIFT),
     **dict.fromkeys(("+", "-", "||"), SUM),
     **dict.fromkeys(("*", "/", "%"), PRODUCT),
     "::": CAST,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from decimal import Decimal
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 from typing import Literal as Choice
 
 from headrace.algebra.expressions.aggregates import is_aggregate
@@ -57,7 +57,6 @@ _EXTRACTED: Final = {
     "dow": "dayofweek",
     "dayofweek": "dayofweek",
 }
-_BITWISE: Final = frozenset("&|^~") | {"<<", ">>"}
 _TRUTH: Final = {"true": Literal(True, BOOLEAN), "false": Literal(False, BOOLEAN)}
 
 
@@ -165,8 +164,6 @@ class ExpressionBinder:
             case ConstantList():
                 return node.constants
             case Infix():
-                if node.operator in _BITWISE:
-                    self._no_bits(node.operator, node.span)
                 return self.call(node.operator, node.span, self.bind(node.left), self.bind(node.right))
             case Chain():
                 return self._chain(node)
@@ -205,9 +202,6 @@ class ExpressionBinder:
         typed = tuple(cast(item, kind) for item, kind in zip(arguments, signature.arguments, strict=True))
         return Call(signature.function, typed, signature.result)
 
-    def _no_bits(self, operator: str, span: Span) -> NoReturn:
-        refuse(f"the operator {operator} is not available", span)
-
     def _chain(self, node: Chain) -> Expression:
         """All operands of nested chains of one operator as one function."""
         flat: list[Expr] = []
@@ -224,9 +218,9 @@ class ExpressionBinder:
     def _prefix(self, node: Prefix) -> Expression:
         if node.operator == "not":
             return self.call("not", node.span, self.condition(node.operand, "the operand of NOT"))
-        if node.operator == "~":
-            self._no_bits("~", node.span)
         operand = self.bind(node.operand)
+        if node.operator == "~":
+            return self.call("~", node.span, operand)
         negated = self.call("negate", node.span, operand)
         return negated if node.operator == "-" else cast(operand, negated.type)
 

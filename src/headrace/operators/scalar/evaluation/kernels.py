@@ -106,6 +106,25 @@ _OPERATORS: Final[Mapping[str, Factory]] = {
 }
 
 
+def _of_bits(site: Site) -> Kernel:
+    from headrace.operators.scalar.numbers import bits  # noqa: PLC0415 - with the first of them
+
+    match site.function:
+        case "bit_count":
+            return bits.COUNT
+        case "getbit":
+            return bits.bit(site.arguments[0])
+        case "<<" | ">>" | ">>>":
+            return bits.shifted(site.function, site.result)
+        case _:
+            return bits.combined(site.function, site.result)
+
+
+_BITS: Final[Mapping[str, Factory]] = dict.fromkeys(
+    ("&", "|", "^", "~", "<<", ">>", ">>>", "bit_count", "getbit"), _of_bits
+)
+
+
 def _whole(site: Site) -> Kernel:
     return math_functions.whole(site.function, site.arguments[0], site.result)
 
@@ -192,5 +211,5 @@ _TIMES: Final[Mapping[str, Factory]] = {
     "to_timestamp_in": lambda site: _first_of_two(reader(TIMESTAMP, site.constants[1])),
 }
 
-KERNELS: Final[Mapping[str, Factory]] = {**_OPERATORS, **_NUMBERS, **_TEXTS, **_TIMES, **_STRUCTS}
+KERNELS: Final[Mapping[str, Factory]] = {**_OPERATORS, **_BITS, **_NUMBERS, **_TEXTS, **_TIMES, **_STRUCTS}
 """With those of `compile.LAZY`, `compile.EXPANDED`, AND and OR, every function of the table."""
