@@ -20,6 +20,7 @@ OF_PAIRS += ("REGR_AVGX", "REGR_AVGY", "REGR_SXX", "REGR_SYY", "REGR_SXY")
 BY_ANOTHER = (
     "MAX_BY(y, at) AS i0, MIN_BY(n, at) FILTER (WHERE x > 3) AS i1, MAX_BY(struct(n, y), at) AS i2, MIN_BY(x, y) FILTER (WHERE k <> 3) AS i3, "
     "MAX_BY(n, d * 1000000 + unix_millis(at) % 1000000) AS i4, MAX_BY(x, NULL) AS i5, MIN_BY(x, concat(n, string(at))) AS i6, "
+    "BIT_AND(x) AS j0, BIT_OR(k * x) AS j1, BIT_XOR(x - 4) FILTER (WHERE y IS NOT NULL) AS j2, BIT_XOR(DISTINCT x) AS j3, "
     "MAX_BY(k, at) AS i7, MAX_BY(DISTINCT y, at) AS i8"
 )
 AGGREGATES = ", ".join(

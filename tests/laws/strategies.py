@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from headrace.algebra.expressions.aggregates import (
     BY_ANOTHER,
     BY_ORDER,
+    OF_BITS,
     OF_PAIRS,
     OF_SHAPE,
     AggregateCall,
@@ -204,6 +205,8 @@ def measures(function: str) -> st.SearchStrategy[Expression | None]:
         return st.sampled_from((column("k"), column("g"), column("x")))
     if function == "count":
         return st.sampled_from((None, column("k"), column("y"), column("x")))
+    if function in OF_BITS:
+        return st.sampled_from((column("x"), column("g"), tripled))
     return st.sampled_from(
         (*numbers, column("k"), column("at")) if function in ("min", "max", "mode") else numbers
     )
@@ -238,7 +241,7 @@ def aggregate_calls(draw: st.DrawFn) -> AggregateCall:
         st.sampled_from(
             (
                 *("count", "count", "sum", "avg", "min", "max", "var_samp", "var_pop"),
-                *("stddev_samp", "stddev_pop", "percentile", "mode", "heavy_hitters"),
+                *("stddev_samp", "stddev_pop", *OF_BITS, "percentile", "mode", "heavy_hitters"),
                 *("series", "series", "series"),
             )
         )
@@ -246,7 +249,9 @@ def aggregate_calls(draw: st.DrawFn) -> AggregateCall:
     if function == "series":
         return draw(series_calls())
     argument = draw(measures(function))
-    distinct = function in ("count", "sum", "percentile") and argument is not None and draw(st.booleans())
+    distinct = (
+        function in ("count", "sum", "percentile", *OF_BITS) and argument is not None and draw(st.booleans())
+    )
     condition = draw(st.one_of(st.none(), st.none(), predicates()))
     kind = result_type(function, None if argument is None else argument.type)
     share = draw(st.sampled_from((0.0, 0.25, 0.5, 0.9, 1.0))) if function == "percentile" else None

@@ -13,6 +13,7 @@ from headrace.algebra.expressions.aggregates import (
     AGGREGATES,
     BY_ANOTHER,
     BY_ORDER,
+    OF_BITS,
     OF_PAIRS,
     AggregateCall,
     result_type,
@@ -67,6 +68,10 @@ def structures(function, values):
         ("sum", [1e308, 1e308], DOUBLE, INF),
         ("sum", [1e308, 1e308, -1e308], DOUBLE, 1e308),
         ("sum", [Decimal("0.10"), Decimal("0.20")], decimal(4, 2), Decimal("0.30")),
+        ("bit_and", [6, None, 3], BIGINT, 2),
+        ("bit_or", [6, 3, -8], BIGINT, -1),
+        ("bit_xor", [6, 3, 3, 3], BIGINT, 5),
+        ("bit_xor", [None], BIGINT, None),
         ("avg", [1, 2], BIGINT, 1.5),
         ("avg", [], BIGINT, None),
         ("avg", [Decimal(1), Decimal(1), Decimal(0)], decimal(4, 0), Decimal("0.6667")),
@@ -144,7 +149,7 @@ def test_the_product_of_two_large_deviations_need_not_be_a_double():
 
 
 @given(
-    st.sampled_from([name for name in AGGREGATES if name not in ("top_k", "heavy_hitters")]),
+    st.sampled_from([name for name in AGGREGATES if name not in ("top_k", "heavy_hitters", *OF_BITS)]),
     st.lists(st.floats() | st.none()),
     st.randoms(use_true_random=False),
 )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
-from typing import Any
+from functools import reduce
+from typing import Any, Final
 
 from headrace.algebra.expressions.aggregates import OF_PAIRS, OF_SHAPE, AggregateCall
 from headrace.algebra.expressions.shedding_estimates import PARTS
@@ -72,6 +74,8 @@ def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
             return faded_mean(present, call.half_life) if present else None
         case "first" | "last":
             return of_order(call.function, present) if present else None
+        case "bit_and" | "bit_or" | "bit_xor":
+            return reduce(_BITS[call.function], present) if present else None
         case "max_by" | "min_by":
             return of_another(call.function, present) if present else None
         case function if function in OF_PAIRS:
@@ -80,6 +84,9 @@ def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
             return of_shape(function, present)
         case other:
             raise NotImplementedError(f"the reference has no aggregate '{other}'")
+
+
+_BITS: Final = {"bit_and": operator.and_, "bit_or": operator.or_, "bit_xor": operator.xor}
 
 
 def _sum(call: AggregateCall, values: Sequence[Any]) -> Any:

@@ -47,7 +47,7 @@ trim('a', s) | ltrim('a', s) | RTRIM('a', s) | TRIM(BOTH 'a' FROM s) | TRIM(LEAD
 TRIM(BOTH FROM s) | TRIM(FROM s) | s LIKE 'a/_' ESCAPE '/' | s NOT LIKE 'a!_' ESCAPE '!' | s ILIKE 'a/%' ESCAPE '/' | like(s, 'a') | LIKE(s, 'a/_', '/')
 COUNT(ALL x) | sum(ALL x + 1) | SUM(all CASE WHEN p THEN x END) | median(x) | first(x)
 any_value(x) | any_value(s, true) | any_value(price) IGNORE NULLS | first(x) IGNORE NULLS | FIRST_VALUE(s) RESPECT NULLS | last_value(s) ignore nulls
-max_by(x, y) | MIN_BY(s, price) FILTER (WHERE p) | max_by(struct(x, s), at) | max_by(DISTINCT s, d) | min_by(p, s)
+bit_and(x) | BIT_OR(y) FILTER (WHERE p) | bit_xor(DISTINCT x & 3) | bit_or(NULL) | bit_xor(1Y) | max_by(x, y) | MIN_BY(s, price) FILTER (WHERE p) | max_by(struct(x, s), at) | max_by(DISTINCT s, d) | min_by(p, s)
 last(x) FILTER (WHERE p) IGNORE NULLS | first(x, true) RESPECT NULLS | last_value(x) | any_value(x) FILTER (WHERE y > 1) + 1
 x & y | x|y | x ^ 2 ^ 3 | ~x | ~~x | -~x | ~-1 | x << 2 | y >> x | x >>> 1 | shiftleft(x, 2) | shiftrightunsigned(y, 1) | bit_count(p) | getbit(y, 3) | bit_get(x, 1)
 x + 1 & 3 << 2|y ^ 1 | x & 1 = 1 AND NOT ~x > 2 | x & '2' | NULL & NULL

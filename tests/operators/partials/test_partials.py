@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.partials.central_moments import CoMoments, Moments, Shape
-from headrace.operators.partials.partial import Argument, Cells, Count, Extreme, Partial, Sum, reduce_onto
+from headrace.operators.partials.partial import (
+    Argument,
+    Bitwise,
+    Cells,
+    Count,
+    Extreme,
+    Partial,
+    Sum,
+    reduce_onto,
+)
 from headrace.operators.partials.time_weighted import Fading, Placed
 
 PARTIALS: tuple[Partial, ...] = (
@@ -23,6 +32,9 @@ PARTIALS: tuple[Partial, ...] = (
     Extreme(largest=False, integer=True),
     Extreme(largest=True, integer=False),
     Extreme(largest=False, integer=False),
+    Bitwise("and"),
+    Bitwise("or"),
+    Bitwise("xor"),
     Moments(),
     Shape(),
     CoMoments(),
@@ -35,7 +47,9 @@ DOUBLES = (0.0, -0.0, 1.5, -2.25, 1e6, 0.1, math.nan, math.inf, -math.inf)
 
 def exact(partial: Partial) -> bool:
     """Integers and extremes: no rounding at all."""
-    return isinstance(partial, Count | Extreme | Placed) or (isinstance(partial, Sum) and partial.integer)
+    return isinstance(partial, Bitwise | Count | Extreme | Placed) or (
+        isinstance(partial, Sum) and partial.integer
+    )
 
 
 def placed(rows: int) -> st.SearchStrategy[Argument]:

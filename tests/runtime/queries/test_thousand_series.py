@@ -21,6 +21,7 @@ STATISTICS = {
     "pairs": "CORR(y, g) AS a, COVAR_POP(y, g) AS b, SLOPE(y, g) AS c, INTERCEPT(y, g) AS d",
     "fading": "EWMA(y, INTERVAL 4 SECONDS) AS a",
     "ends": "FIRST(y) AS a, LAST(y, TRUE) AS b",
+    "bits": "BIT_AND(g) AS a, BIT_OR(g) AS b, BIT_XOR(x) FILTER (WHERE y > 0) AS c",
     "at_the_ends": "MAX_BY(g, y) AS a, MIN_BY(y, g) AS b, MAX_BY(k, y) FILTER (WHERE g > 1) AS c",
     "standing_out": "ZSCORE(y) AS a",
     "quantiles": "MEDIAN(y) AS a, PERCENTILE(y, 0.9) AS b, MODE(y) AS c",

@@ -13,7 +13,7 @@ from typing import Literal as Choice
 from headrace.algebra.expressions.expression import Expression
 from headrace.dataclass import dataclass
 from headrace.errors import UserError, did_you_mean
-from headrace.schema import BIGINT, DOUBLE, STRING, Type, decimal
+from headrace.schema import BIGINT, DOUBLE, INT, STRING, Type, decimal
 from headrace.time import Duration
 
 
@@ -148,6 +148,9 @@ OF_PAIRS: Final = (
 OF_SHAPE: Final = ("skewness", "kurtosis")
 """Aggregates of the third and fourth central moments."""
 
+OF_BITS: Final = ("bit_and", "bit_or", "bit_xor")
+"""Aggregates of the bits of whole numbers."""
+
 BY_ORDER: Final = ("first", "last")
 """The value of the first or last row in the stream's order, NULL or not: see `headrace.algebra.expressions.series.placed`."""
 
@@ -167,6 +170,7 @@ AGGREGATES: Final = (
     *BY_VALUE,
     *OF_PAIRS,
     *OF_SHAPE,
+    *OF_BITS,
     *BY_ORDER,
     *BY_ANOTHER,
     "ewma",
@@ -216,6 +220,13 @@ def result_type(function: str, argument: Type | None) -> Type:
                 remedy="CAST the argument to STRING.",
             )
         return STRING
+    if function in OF_BITS:
+        if not (argument.is_integer or argument.name == "VOID"):
+            raise UserError(
+                f"{function.upper()} takes whole numbers, not {argument}",
+                remedy="CAST the argument to BIGINT.",
+            )
+        return argument if argument.is_integer else INT
     if function in BY_ORDER:
         return argument.fields[0].type
     if function in BY_ANOTHER:

@@ -17,6 +17,7 @@ from headrace.algebra.expressions.aggregates import (
     LEAST_WITHIN,
     MAY_COMPARE,
     MOST_FREQUENT,
+    OF_BITS,
     OF_CONDITIONS,
     SHARES,
     AggregateCall,
@@ -191,6 +192,8 @@ class Grouping:
         kind = result_type(function, argument.type)
         if most is not None:
             argument = cast(argument, STRING)
+        if function in OF_BITS:
+            argument = cast(argument, kind)
         return AggregateCall(function, argument, kind, node.distinct, condition, share=share, most=most)
 
     def bound(self, node: FunctionCall) -> Expression:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Final
+from typing import Literal as Choice
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ from headrace.algebra.expressions.aggregates import (
     BY_ANOTHER,
     BY_ORDER,
     BY_VALUE,
+    OF_BITS,
     OF_PAIRS,
     OF_SHAPE,
     AggregateCall,
@@ -30,6 +33,8 @@ from headrace.operators.partials.integer_moments import exact_variance
 from headrace.operators.partials.moment_statistics import of_pairs, of_shape
 from headrace.operators.partials.partial import Argument, Cells, Count, Sum
 from headrace.schema import BOOLEAN, to_arrow
+
+_WHICH: Final[dict[str, Choice["and", "or", "xor"]]] = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,8 @@ def partial_columns_of(call: AggregateCall) -> tuple[PartialColumn, ...]:
             return counted, at_rest.sum_partial(argument)
         case "min" | "max":
             return counted, at_rest.extreme_partial(argument, call.function == "max")
+        case "bit_and" | "bit_or" | "bit_xor":
+            return counted, at_rest.bits_partial(argument, _WHICH[call.function])
         case "first" | "last":
             return (at_rest.placed_partial(argument, last=call.function == "last"),)
         case "max_by" | "min_by":
@@ -221,7 +228,7 @@ def lower(call: AggregateCall, answer: Answer) -> Lowered:
         assert call.argument is not None
         scale = call.argument.type.scale if call.argument.type.name == "DECIMAL" else 0
         return Lowered(exact_variance(call.function, number, value, answer.cells[partial_columns[2]], scale))
-    if call.function in ("min", "max"):
+    if call.function in ("min", "max", *OF_BITS):
         return Lowered(_extreme(call, partial_columns[1], value[0], number, answer))
     if partial_columns[1].encoding == "double":
         with np.errstate(all="ignore"):

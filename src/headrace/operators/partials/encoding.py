@@ -22,7 +22,7 @@ from headrace.operators.base.group_codes import Ints, as_int64, flat, hashes, no
 from headrace.operators.base.sort_ranks import sort_rank
 from headrace.operators.partials.central_moments import CoMoments, Moments, Shape
 from headrace.operators.partials.integer_moments import carried, squared
-from headrace.operators.partials.partial import Argument, Cells, Column, Count, Extreme, Partial, Sum
+from headrace.operators.partials.partial import Argument, Bitwise, Cells, Column, Count, Extreme, Partial, Sum
 from headrace.operators.partials.synopsis_partial import Synopsis
 from headrace.operators.partials.time_weighted import NOWHERE, Fading, Placed
 from headrace.schema import Type, to_arrow
@@ -111,6 +111,11 @@ def extreme_partial(expression: Expression, largest: bool) -> PartialColumn:
         return PartialColumn(Extreme(largest, integer=False), expression, "double")
     ranked = kind.name in ("STRING", "BINARY", "DECIMAL", "VOID")
     return PartialColumn(Extreme(largest, integer=True), expression, "ranked" if ranked else "int")
+
+
+def bits_partial(expression: Expression, which: Choice["and", "or", "xor"]) -> PartialColumn:
+    """The partial for the bits of whole numbers."""
+    return PartialColumn(Bitwise(which), expression, "int")
 
 
 def moments_partial(expression: Expression) -> PartialColumn:

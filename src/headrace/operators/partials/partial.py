@@ -1,5 +1,5 @@
 """The algebra of partial aggregates (lift rows into cells, combine cells): its interface, and the partials for counts,
-sums and extremes.
+sums, extremes and bits.
 
 A *partial* is a fixed set of numpy columns, one element per cell, with an identity and an associative, commutative
 combination, so that panes can be merged in any grouping (the bounded aggregates of Li 2008, section 6.3). An aggregate of
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeAlias
+from typing import Literal as Choice
 
 import numpy as np
 import numpy.typing as npt
@@ -189,6 +190,51 @@ class Extreme:
 
     def accumulate(self, cells: Cells) -> Cells:
         """Running extremes."""
+        return (running(self.ufunc, cells[0]),)
+
+
+_OF_BITS: Final = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+@dataclass(frozen=True, slots=True)
+class Bitwise:
+    """The bits that all numbers have, that one has, or that an odd number of them have.
+
+    An empty cell holds the identity; a count of the same argument marks it as empty.
+    """
+
+    which: Choice["and", "or", "xor"]
+    width: int = 1
+    subtracts: bool = False
+
+    @property
+    def ufunc(self) -> np.ufunc:
+        """The function of two numbers."""
+        return _OF_BITS[self.which]
+
+    def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
+        """The bits of each cell."""
+        values, chosen = argument.values, cells
+        if argument.valid is not None:
+            values, chosen = values[argument.valid], cells[argument.valid]
+        return self.reduce((values,), chosen, count)
+
+    def identity(self, shape: tuple[int, ...]) -> Cells:
+        """All bits for AND, else none."""
+        return (np.full(shape, -1 if self.which == "and" else 0, np.int64),)
+
+    def combine(self, left: Cells, right: Cells) -> Cells:
+        """Cell by cell."""
+        return (self.ufunc(left[0], right[0]),)
+
+    def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
+        """The bits per code."""
+        (out,) = self.identity((count,))
+        self.ufunc.at(out, codes, cells[0])
+        return (out,)
+
+    def accumulate(self, cells: Cells) -> Cells:
+        """Running bits."""
         return (running(self.ufunc, cells[0]),)
 
 

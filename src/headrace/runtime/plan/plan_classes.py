@@ -44,7 +44,7 @@ CLASSES: Final[Mapping[str, str]] = {
     "operators.panes.window_lengths": "WindowLengths",
     "operators.partials.central_moments": "CoMoments Moments Shape",
     "operators.partials.encoding": "PartialColumn",
-    "operators.partials.partial": "Count Extreme Sum",
+    "operators.partials.partial": "Bitwise Count Extreme Sum",
     "operators.partials.synopsis_partial": "Synopsis",
     "operators.partials.time_weighted": "Fading Placed",
     "operators.relations.changelog_projection": "ChangingRows",

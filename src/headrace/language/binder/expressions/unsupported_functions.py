@@ -7,8 +7,8 @@ from typing import Final
 from headrace.errors import UnsupportedQuery, UserError
 
 _AGGREGATE_LIST: Final = """
-percentile_approx collect_list collect_set array_agg sum_distinct bit_and
-bit_or bit_xor grouping string_agg listagg histogram_numeric try_sum try_avg
+percentile_approx collect_list collect_set array_agg sum_distinct
+grouping string_agg listagg histogram_numeric try_sum try_avg
 """
 _AGGREGATES: Final = frozenset(_AGGREGATE_LIST.split())
 _CLOCK_LIST: Final = """
@@ -21,7 +21,7 @@ _RANKS: Final = frozenset(
 )
 _AVAILABLE: Final = (
     "Available are COUNT, COUNT_IF, SUM, AVG, MIN, MAX, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, "
-    "SKEWNESS, KURTOSIS, MEDIAN, PERCENTILE, MODE, TOP_K, HEAVY_HITTERS, L1_NORM, L2_NORM, BOOL_AND, BOOL_OR, FIRST, LAST, ANY_VALUE, MAX_BY, MIN_BY, CORR, "
+    "SKEWNESS, KURTOSIS, MEDIAN, PERCENTILE, MODE, TOP_K, HEAVY_HITTERS, L1_NORM, L2_NORM, BOOL_AND, BOOL_OR, BIT_AND, BIT_OR, BIT_XOR, FIRST, LAST, ANY_VALUE, MAX_BY, MIN_BY, CORR, "
     "COVAR_POP, COVAR_SAMP, SLOPE, INTERCEPT, R2, EWMA and ZSCORE, and APPROX_COUNT, APPROX_SUM, "
     "APPROX_DISTINCT, APPROX_PERCENTILE and APPROX_TOP_K."
 )
