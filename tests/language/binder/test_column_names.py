@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CATALOG = Catalog(
-    "CREATE STREAM b (x INT, y BIGINT, price DOUBLE, s STRING, p BOOLEAN, at TIMESTAMP, d DATE, `odd name` INT) USING push"
+    "CREATE STREAM b (x INT, y BIGINT, price DOUBLE, s STRING, p BOOLEAN, at TIMESTAMP, d DATE, `odd name` INT) USING push TIMESTAMP BY at"
 )
 ROW = "SELECT 1 x, 2L y, 1.5D price, 'a' s, true p, TIMESTAMP '2020-01-01 00:00:00' at, DATE '2020-01-01' d, 3 `odd name`"
 
@@ -53,18 +53,39 @@ x & y | x|y | x ^ 2 ^ 3 | ~x | ~~x | -~x | ~-1 | x << 2 | y >> x | x >>> 1 | shi
 x + 1 & 3 << 2|y ^ 1 | x & 1 = 1 AND NOT ~x > 2 | x & '2' | NULL & NULL
 ilike(s, 'a', '/') | rlike(s, 'a') | regexp(s, 'a') | s LIKE 'a\\_' ESCAPE '\\'
 """.replace("\n", " | ").split(" | ")
+GROUPED = {
+    "window(at, '5 minutes')": [
+        "window(at, '5 minutes')",
+        "window(at, '5 minutes').start",
+        "WINDOW(at, '5 minute').end",
+        "window(b.at, '300 seconds').start",
+        "CAST(window(at, '5 minutes').start AS DATE)",
+        "window.start",
+        "window",
+        "unix_seconds(window(at, '5 minutes').end)",
+    ],
+    "window(at, '5 minutes', '1 minute', '30 seconds')": [
+        "window(at, '5 minutes', '1 minute', '30 seconds').start"
+    ],
+    "session_window(at, '5 minutes')": [
+        "session_window(at, '5 minutes')",
+        "session_window(at, '5 minutes').end",
+    ],
+}
+"""What is selected next to a window of GROUP BY."""
+
 EXPRESSIONS = [text.strip() for text in EXPRESSIONS if text.strip()]
 """`|` alone separates; no expression here needs it as an operator."""
 
 
-def ours(text: str) -> tuple[str, str]:
-    (field,) = bind_query(f"SELECT {text} FROM b", CATALOG).schema.fields
+def ours(text: str, clause: str = "") -> tuple[str, str]:
+    (field,) = bind_query(f"SELECT {text} FROM b{clause}", CATALOG).schema.fields
     return field.name, str(field.type).lower().replace(": ", ":").replace(", ", ",")
 
 
-def theirs(spark: "SparkSession", text: str) -> tuple[str, str]:
+def theirs(spark: "SparkSession", text: str, clause: str = "") -> tuple[str, str]:
     """Name and type; Spark has an interval type for each pair of fields, we have one."""
-    (field,) = spark.sql(f"SELECT {text} FROM b").schema.fields
+    (field,) = spark.sql(f"SELECT {text} FROM b{clause}").schema.fields
     kind = field.dataType.simpleString()
     return field.name, "interval" if kind.startswith("interval") else kind
 
@@ -74,3 +95,12 @@ def test_unaliased_columns_have_the_names_and_types_they_have_in_spark(spark: "S
     spark.sql(ROW).createOrReplaceTempView("b")
     assert len(EXPRESSIONS) > 200
     assert {text: ours(text) for text in EXPRESSIONS} == {text: theirs(spark, text) for text in EXPRESSIONS}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("window", GROUPED)
+def test_windows_of_group_by_are_selected_as_in_spark(window: str, spark: "SparkSession") -> None:
+    spark.sql(ROW).createOrReplaceTempView("b")
+    clause = f" GROUP BY {window}"
+    for text in GROUPED[window]:
+        assert ours(text, clause) == theirs(spark, text, clause)

@@ -1,5 +1,7 @@
 """What each clause means: the tree a SELECT is bound to."""
 
+import re
+
 import pytest
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
@@ -280,3 +282,34 @@ def test_a_range_of_nothing_is_now() -> None:
     assert bound("RSTREAM(SELECT count(*) FROM bids [RANGE 0 MINUTES])") == bound(
         "RSTREAM(SELECT count(*) FROM bids [NOW])"
     )
+
+
+@pytest.mark.parametrize(
+    ("selected", "grouped"),
+    [
+        (
+            "window(at, '9 minutes').start AS a, window(bids.at, INTERVAL 9 MINUTES).end AS b",
+            "window(at, '9 minutes')",
+        ),
+        (
+            "WINDOW(at, '540 seconds').START AS a, MAX(window(at, '9 minutes').end) AS b",
+            "window(at, '9 minutes')",
+        ),
+        (
+            "window(at, '9 minutes', '1 minute', '2 seconds').end AS a",
+            "window(at, '9 minutes', '1 minute', '2 seconds')",
+        ),
+        ("session_window(at, '9 minutes').start AS a", "auction, session_window(at, '9 minutes')"),
+        (
+            "COUNT(*) AS n",
+            "window(at, '9 minutes') HAVING window(at, '9 minutes').end > window.start ORDER BY window(at, '9 minutes').start",
+        ),
+    ],
+)
+def test_a_window_of_group_by_may_be_written_again(selected, grouped):
+    short = re.sub(r"(window)\((?:bids\.)?at[^()]*\)\.", r"\1.", selected, flags=re.IGNORECASE)
+    clause, having, rest = grouped.partition(" HAVING ")
+    short_rest = re.sub(r"(window)\(at[^()]*\)\.", r"\1.", rest)
+    assert short != selected or short_rest != rest
+    long_text = f"SELECT {selected} FROM bids GROUP BY {grouped}"
+    assert bound(long_text) == bound(f"SELECT {short} FROM bids GROUP BY {clause}{having}{short_rest}")

@@ -129,7 +129,9 @@ class _SelectBinder:
     columns: list[Named] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.rows = ExpressionBinder(self.sources.scope.column, self._nested, self.functions)
+        self.rows = ExpressionBinder(
+            self.sources.scope.column, self._nested, self.functions, grouped_window=self.select.window
+        )
         sliding = [source for source in self.sources.streams if source.sliding]
         bounds = frozenset(f"{source.alias}.{name}" for source in sliding for name in WINDOW_COLUMNS)
         self.grouping = Grouping(self.rows, bounds, self.sources.stream.alias)
@@ -184,7 +186,11 @@ class _SelectBinder:
         where = None
         if self.select.where is not None:
             binder = ExpressionBinder(
-                self._where_column, self._in_where, self.functions, self.subquery_binder.bind
+                self._where_column,
+                self._in_where,
+                self.functions,
+                self.subquery_binder.bind,
+                grouped_window=self.select.window,
             )
             where = self.subquery_binder.where(self.select.where, binder)
         self._bind_values()
@@ -366,6 +372,7 @@ class _SelectBinder:
             self._value if clause == "SELECT" else None,
             seen=self.rows.seen,
             window=is_window,
+            grouped_window=self.select.window,
         )
         return binder.condition(node, clause) if condition else binder.bind(node)
 

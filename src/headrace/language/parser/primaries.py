@@ -209,8 +209,14 @@ def _call(cursor: Cursor, parse: Whole) -> Expr:
     if name.upper in _CONVERSIONS and len(arguments) == 1 and not distinct:
         return CastTo(arguments[0], TYPES[name.upper], False, cursor.since(name.span))
     call = FunctionCall(name.text, arguments, cursor.since(name.span), distinct=distinct)
+    if name.upper in WINDOWS and cursor.accept_sign("."):
+        field = cursor.name("start or end after the dot").lower()
+        return replace(call, field=field, span=cursor.since(name.span))
     return _with_condition(cursor, parse, call)
 
+
+WINDOWS: Final = ("WINDOW", "SESSION_WINDOW")
+"""Functions that are windows in GROUP BY, with a start and an end."""
 
 _CONVERSIONS: Final = frozenset(
     {

@@ -9,7 +9,7 @@ from headrace.errors import Span, UserError
 from headrace.language.parser.durations import duration
 from headrace.language.parser.expressions import expression
 from headrace.language.parser.literals import interval_text
-from headrace.language.parser.primaries import column
+from headrace.language.parser.primaries import WINDOWS, column
 from headrace.language.parser.window_options import (
     Options,
     expressions,
@@ -330,7 +330,7 @@ def _with_gap(cursor: Cursor, window: SessionWindow) -> SessionWindow:
 
 def is_window_call(item: Expr) -> bool:
     """True for `window(…)` or `session_window(…)` as an item of GROUP BY."""
-    return isinstance(item, FunctionCall) and item.name.lower() in ("window", "session_window")
+    return isinstance(item, FunctionCall) and item.name.upper() in WINDOWS and item.field is None
 
 
 def grouped_window(cursor: Cursor, call: Expr) -> StartingWindow | SessionWindow:
@@ -359,18 +359,22 @@ def grouped_window(cursor: Cursor, call: Expr) -> StartingWindow | SessionWindow
     return _starting(cursor, "window()", StartingWindow(attribute, size, slide, origin, call.span))
 
 
-def _length(cursor: Cursor, item: Expr | None) -> Duration:
+def length_of(item: Expr) -> Duration:
+    """The length of time that is an argument of `window(…)`; raises `UserError` for anything else."""
     if isinstance(item, Constant) and item.type == INTERVAL and isinstance(item.value, int):
         return item.value
     if isinstance(item, Constant) and item.type == STRING and isinstance(item.value, str):
-        try:
-            return interval_text(item.value)
-        except UserError as error:
-            raise cursor.error(error.message, item.span, error.remedy) from None
-    assert item is not None
-    raise cursor.error(
-        "window needs constant lengths of time", item.span, "Write for example window(at, '10 minutes')."
+        return interval_text(item.value)
+    raise UserError(
+        "window needs constant lengths of time", remedy="Write for example window(at, '10 minutes')."
     )
+
+
+def _length(cursor: Cursor, item: Expr) -> Duration:
+    try:
+        return length_of(item)
+    except UserError as error:
+        raise cursor.error(error.message, item.span, error.remedy) from None
 
 
 def _starting(cursor: Cursor, what: str, window: StartingWindow) -> StartingWindow:

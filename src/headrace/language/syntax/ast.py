@@ -169,6 +169,8 @@ class FunctionCall:
     """`WITHIN p PERCENT` as a fraction; `BUCKETS n` as half of 1/n."""
     ignores_nulls: bool | None = None
     """Of `IGNORE NULLS` after the call true, of `RESPECT NULLS` false."""
+    field: str | None = None
+    """Of `window(…).start` the name after the dot."""
 
 
 @dataclass(frozen=True, slots=True)

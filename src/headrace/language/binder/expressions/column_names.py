@@ -12,6 +12,7 @@ from typing import Final
 
 from headrace.algebra.expressions.expression import Literal
 from headrace.language.parser.literals import java_double
+from headrace.language.parser.primaries import WINDOWS
 from headrace.language.syntax.ast import (
     Between,
     CaseWhen,
@@ -164,6 +165,8 @@ def _like(operand: str, pattern: str, escape: str = "\\") -> str:
 
 def _function(node: FunctionCall) -> str:
     name = node.name.lower()
+    if node.name.upper() in WINDOWS:
+        return name if node.field is None else f"{name}.{node.field}"
     arguments = ["1"] if node.star else [shown(argument) for argument in node.arguments]
     arguments += _DEFAULTS.get((name, len(arguments)), ())
     if node.ignores_nulls is not None or name == "any_value":

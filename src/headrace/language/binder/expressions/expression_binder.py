@@ -19,6 +19,7 @@ from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.binder.expressions.time_zones import expression_in
 from headrace.language.binder.expressions.unsupported_functions import refusal, refuse_function_of_others
 from headrace.language.parser.expressions import parse_expression
+from headrace.language.parser.primaries import WINDOWS
 from headrace.language.syntax.ast import (
     Between,
     CaseWhen,
@@ -39,6 +40,8 @@ from headrace.language.syntax.ast import (
     Prefix,
     Quantified,
     ScalarSelect,
+    SessionWindow,
+    StartingWindow,
 )
 from headrace.language.syntax.refusals import fail, mistakes_in, refuse
 from headrace.schema import BOOLEAN, DOUBLE, STRING, Schema, Type
@@ -130,7 +133,7 @@ class ExpressionBinder:
     """Binds expressions of one clause. `column` finds names, `aggregate` deals with aggregate functions.
 
     `subselect` binds a SELECT inside a condition, where one is allowed; `seen` has the place where each column was first read;
-    `window` is true for names of a whole window.
+    `window` is true for names of a whole window; `grouped_window` is that of GROUP BY, which may be written again.
     """
 
     column: Callable[[Name], Expression]
@@ -139,6 +142,7 @@ class ExpressionBinder:
     subselect: Callable[[Subquery, ExpressionBinder], Expression] | None = None
     seen: dict[str, Span] = field(default_factory=dict)
     window: Callable[[Name], bool] | None = None
+    grouped_window: StartingWindow | SessionWindow | None = None
 
     def condition(self, node: Expr, what: str) -> Expression:
         """A truth value; raises `UserError` when the expression is of another type."""
@@ -244,6 +248,11 @@ class ExpressionBinder:
         return self.call("not", node.span, test) if node.negated else test
 
     def _function(self, node: FunctionCall) -> Expression:
+        if self.grouped_window is not None and node.name.upper() in WINDOWS:
+            from headrace.language.binder.expressions.window_calls import window_of_group  # noqa: PLC0415 - with the first one
+
+            window = window_of_group(node, self.grouped_window)
+            return self._whole_window(window) if node.field is None else self.bind(window)
         try:
             refusal(node.name)
             if node.name.lower() not in self.functions:

@@ -100,6 +100,6 @@ def refusal(name: str) -> None:
         )
     if folded in ("window", "session_window", "window_time"):
         raise UnsupportedQuery(
-            f"{folded}(…) is allowed only in GROUP BY",
+            f"{folded}(…) is allowed only where GROUP BY has it",
             remedy="Select window.start and window.end, or window_start and window_end.",
         )
