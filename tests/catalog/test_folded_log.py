@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.algebra.windows.user_code import Code
-from headrace.catalog.catalog import registration
+from headrace.catalog.catalog import LAYOUT, registration
 from headrace.catalog.definition_json import settings_to_json, to_json
 from headrace.catalog.definitions import (
     FunctionDefinition,
@@ -84,7 +84,7 @@ def test_the_end_has_what_each_entry_set() -> None:
     assert catalog.functions["f"].body == b"\0a"
     assert catalog.require_query("a").definition.failure == "division by zero"
     assert catalog.require_query("c").generation == 10
-    assert [query.layout for query in catalog.queries.values()] == [0, 4, 4]
+    assert [query.layout for query in catalog.queries.values()] == [0, LAYOUT, LAYOUT]
 
 
 def test_births_of_dropped_streams_are_not_written() -> None:

@@ -33,6 +33,8 @@ CREATE QUERY counted AS SELECT COUNT(*) AS n FROM bids;
 class Catalog:
     """Streams, relations and bound queries by lower-case name."""
 
+    former_names = False
+
     def __init__(self, script: str = SCRIPT) -> None:
         self.streams: dict[str, StreamDefinition] = {}
         self.relations: dict[str, RelationDefinition] = {}

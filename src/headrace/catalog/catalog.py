@@ -29,10 +29,11 @@ OF_MANY_SIDES: Final = 1
 OF_SIDES: Final = 2
 OF_PRODUCTS: Final = 3
 OF_SUMS: Final = 4
-LAYOUT: Final = OF_SUMS
+OF_NAMES: Final = 5
+LAYOUT: Final = OF_NAMES
 """The layout in which this version's operators store state. Before `OF_MANY_SIDES`, joins had two sides each, with a key for
 each equality; before `OF_SIDES`, all aggregates over joins were of pairs, before `OF_PRODUCTS` those of products of two sides, and
-before `OF_SUMS` those of sums of two sides.
+before `OF_SUMS` those of sums of two sides. Before `OF_NAMES`, some columns without alias had other names than in Spark.
 """
 _OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
 
@@ -49,6 +50,11 @@ class CatalogQuery:
     def operator_id(self) -> str:
         """The name of its operator's state and results."""
         return f"q{self.generation}"
+
+    @property
+    def has_former_names(self) -> bool:
+        """Whether its columns without alias keep the names of an earlier version, as its results and readers have them."""
+        return self.layout < OF_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +231,11 @@ def _without_key(values: Mapping[str, _Value], name: str) -> dict[str, _Value]:
     return {key: value for key, value in values.items() if key != name.lower()}
 
 
-def registration(definition: QueryDefinition) -> dict[str, Any]:
-    """The log entry that registers a query, or a new generation of it."""
-    return {"do": "put_query", "query": to_json(definition), "layout": LAYOUT}
+def registration(definition: QueryDefinition, former: CatalogQuery | None = None) -> dict[str, Any]:
+    """The log entry that registers a query, or a new generation of it, with the names of columns of a `former` one."""
+    keeps_names = former is not None and former.has_former_names
+    layout = OF_NAMES - 1 if keeps_names else LAYOUT
+    return {"do": "put_query", "query": to_json(definition), "layout": layout}
 
 
 def is_of_query(entry: Mapping[str, Any]) -> bool:

@@ -46,6 +46,8 @@ d + 1 | d - 1 | s || 'x' || s | equal_null(x, y) | unix_date(d) | unix_millis(at
 trim('a', s) | ltrim('a', s) | RTRIM('a', s) | TRIM(BOTH 'a' FROM s) | TRIM(LEADING s FROM s) | TRIM(TRAILING FROM s) | TRIM('a' FROM s)
 TRIM(BOTH FROM s) | TRIM(FROM s) | s LIKE 'a/_' ESCAPE '/' | s NOT LIKE 'a!_' ESCAPE '!' | s ILIKE 'a/%' ESCAPE '/' | like(s, 'a') | LIKE(s, 'a/_', '/')
 COUNT(ALL x) | sum(ALL x + 1) | SUM(all CASE WHEN p THEN x END) | median(x) | first(x)
+percentile(x, 0.5) | PERCENTILE(DISTINCT price, 0.50) + 1 | percentile(x, 1) FILTER (WHERE p) | FIRST(x, true) | first(x, false) | last(x, true) + 1
+first_value(x, true) | last_value(s, TRUE) FILTER (WHERE p) | substring(s, 2) | substr(s, -1) | substring(s, 2, 3) | replace(s, 'a') | position('a', s) | position('a', s, 2) | POSITION('a' IN s) | replace(s, 'a', 'b')
 any_value(x) | any_value(s, true) | any_value(price) IGNORE NULLS | first(x) IGNORE NULLS | FIRST_VALUE(s) RESPECT NULLS | last_value(s) ignore nulls
 bit_and(x) | BIT_OR(y) FILTER (WHERE p) | bit_xor(DISTINCT x & 3) | bit_or(NULL) | bit_xor(1Y) | max_by(x, y) | MIN_BY(s, price) FILTER (WHERE p) | max_by(struct(x, s), at) | max_by(DISTINCT s, d) | min_by(p, s)
 last(x) FILTER (WHERE p) IGNORE NULLS | first(x, true) RESPECT NULLS | last_value(x) | any_value(x) FILTER (WHERE y > 1) + 1

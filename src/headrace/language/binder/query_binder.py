@@ -332,7 +332,8 @@ class _SelectBinder:
                 columns += self._all_columns(item)
             else:
                 value = self._bind(item.expression, "SELECT")
-                name = output_name(item.expression, value.type) if item.alias is None else item.alias
+                former = self.subquery_binder.names.former_names
+                name = item.alias or output_name(item.expression, value.type, former=former)
                 columns.append((name, value, item.span))
         return columns
 

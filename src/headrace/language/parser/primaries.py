@@ -365,12 +365,18 @@ def _extract(cursor: Cursor, parse: Whole, start: Span) -> Expr:
 
 def _position(cursor: Cursor, parse: Whole, start: Span) -> Expr:
     """`POSITION('a' IN s)` is `locate('a', s)`; the needle is an operand, since IN would otherwise be a predicate."""
-    needle = primary(cursor, parse)
-    if not cursor.accept("IN"):
+    arguments = [primary(cursor, parse)]
+    if cursor.accept("IN"):
+        name = "locate"
+        arguments.append(parse(cursor))
+    else:
+        name = "position"
         cursor.expect_sign(",", " or IN")
-    haystack = parse(cursor)
+        arguments.append(parse(cursor))
+        if cursor.accept_sign(","):
+            arguments.append(parse(cursor))
     cursor.expect_sign(")")
-    return FunctionCall("locate", (needle, haystack), cursor.since(start))
+    return FunctionCall(name, tuple(arguments), cursor.since(start))
 
 
 def _substring(cursor: Cursor, parse: Whole, start: Span) -> Expr:

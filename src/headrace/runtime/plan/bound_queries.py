@@ -35,9 +35,10 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True, slots=True)
 class CatalogNames:
-    """The names of a catalog, as the binder reads them."""
+    """The names of a catalog, as the binder reads them for a query with `former_names` or without."""
 
     catalog: Catalog
+    former_names: bool = False
 
     def stream(self, name: str) -> StreamDefinition | None:
         """The stream of that name; a built-in one is there before it is in the catalog."""
@@ -75,6 +76,10 @@ class _Watched:
 
     names: CatalogNames
     lookups: list[tuple[str, str, object]] = field(default_factory=list)
+
+    @property
+    def former_names(self) -> bool:
+        return self.names.former_names
 
     def stream(self, name: str) -> StreamDefinition | None:
         return self._noted("stream", name, self.names.stream(name))
@@ -116,7 +121,7 @@ class _Remembered:
         return all(getattr(names, kind)(name) == definition for kind, name, definition in self.lookups)
 
 
-_bound: Final[Recent[tuple[str, str], _Remembered]] = Recent(_REMEMBERED)
+_bound: Final[Recent[tuple[str, str, bool], _Remembered]] = Recent(_REMEMBERED)
 _Inputs: TypeAlias = tuple[Materialize | None, Source]
 _lowered: Final[Recent[tuple[str, str], tuple[Query, _Inputs, Operator]]] = Recent(_REMEMBERED)
 
@@ -135,13 +140,15 @@ def bind_parsed(catalog: Catalog, text: str, zone: str, select: Select, script: 
         _bind(catalog, text, zone, select, script)
 
 
-def _bind(catalog: Catalog, text: str, zone: str, select: Select | str, script: str | None) -> Query:
-    cached = _bound.get((text, zone))
+def _bind(
+    catalog: Catalog, text: str, zone: str, select: Select | str, script: str | None, *, former: bool = False
+) -> Query:
+    cached = _bound.get((text, zone, former))
     if cached is not None and cached.holds(catalog):
         return cached.query
-    watched = _Watched(CatalogNames(catalog))
+    watched = _Watched(CatalogNames(catalog, former))
     query = bind_query(select, watched, script, callable_by_name(catalog.functions), zone)
-    _bound.put((text, zone), _Remembered(query, catalog.functions, tuple(watched.lookups)))
+    _bound.put((text, zone, former), _Remembered(query, catalog.functions, tuple(watched.lookups)))
     return query
 
 
@@ -159,7 +166,8 @@ def lowered(
 
 def bound(catalog: Catalog, catalog_query: CatalogQuery) -> Query:
     """The algebra of a query of the catalog."""
-    return bind_text(catalog, catalog_query.definition.text, catalog_query.definition.zone)
+    text, zone = catalog_query.definition.text, catalog_query.definition.zone
+    return _bind(catalog, text, zone, text, None, former=catalog_query.has_former_names)
 
 
 def streams_made_by(catalog: Catalog, query: Query) -> list[dict[str, Any]]:

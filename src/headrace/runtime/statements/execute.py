@@ -364,7 +364,7 @@ class Statements:
         definition = with_window(self._catalog, existing, statement)
         if definition != existing.definition:
             require_few_windows(definition, bind_text(self._catalog, definition.text, definition.zone))
-            self._changes.log(registration(definition))
+            self._changes.log(registration(definition, existing))
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
     def _set_actions(self, statement: stmt.SetActions) -> Outcome:

@@ -65,7 +65,7 @@ def plan_again(pipeline: Pipeline) -> None:
 def registered_again(catalog: Catalog, queries: Sequence[CatalogQuery]) -> list[Mapping[str, Any]]:
     """Log entries of a new generation of queries, and of those that read their results; none continues the former state."""
     return [
-        registration(replace(query.definition.healed(), continues=False))
+        registration(replace(query.definition.healed(), continues=False), query)
         for query in with_readers(catalog, queries)
     ]
 

@@ -48,6 +48,7 @@ _DEFAULTS: Final = {
     ("round", 1): ("0",),
     ("bround", 1): ("0",),
     ("locate", 2): ("1",),
+    ("position", 2): ("1",),
     ("regexp_replace", 3): ("1",),
     ("regexp_extract", 2): ("1",),
     ("lpad", 2): (" ",),
@@ -57,21 +58,33 @@ _DEFAULTS: Final = {
 }
 """Default arguments that Spark shows in names."""
 
+_LATER_DEFAULTS: Final = {
+    ("percentile", 2): ("1",),
+    ("substring", 2): ("2147483647",),
+    ("substr", 2): ("2147483647",),
+    ("replace", 2): ("",),
+}
+"""Those that names of a former layout do not have."""
 
-_ENDS: Final = ("first_value", "last_value")
-"""Functions that Spark calls FIRST and LAST where IGNORE NULLS or RESPECT NULLS follows."""
+_OF_ONE: Final = ("first", "first_value", "last", "last_value")
+"""Functions whose second argument, whether they leave NULLs out, is in names of a former layout only. Spark calls them FIRST and LAST
+where IGNORE NULLS or RESPECT NULLS follows.
+"""
 
 
-def output_name(node: Expr, kind: Type) -> str:
-    """The name of an unaliased column of the select list whose values are of this type."""
+def output_name(node: Expr, kind: Type, *, former: bool = False) -> str:
+    """The name of an unaliased column of the select list whose values are of this type.
+
+    With `former` it is that of a query from before layout `OF_NAMES`, which keeps it.
+    """
     if isinstance(node, Infix) and kind == DATE and node.operator in "+-":
-        return f"date_{'add' if node.operator == '+' else 'sub'}({shown(node.left)}, {shown(node.right)})"
+        return f"date_{'add' if node.operator == '+' else 'sub'}({shown(node.left, former)}, {shown(node.right, former)})"
     if isinstance(node, CastTo) and isinstance(node.operand, Name):
         return node.operand.parts[-1]
-    return shown(node)
+    return shown(node, former)
 
 
-def shown(node: Expr) -> str:
+def shown(node: Expr, former: bool) -> str:
     """An expression as Spark writes it inside a column's name."""
     match node:
         case Name():
@@ -81,23 +94,23 @@ def shown(node: Expr) -> str:
         case ConstantList():
             return ", ".join(map(_constant, node.constants.literals()))
         case Prefix(operator="~"):
-            return f"~{shown(node.operand)}"
+            return f"~{shown(node.operand, former)}"
         case Prefix():
-            return f"({node.operator.upper()} {shown(node.operand)})"
+            return f"({node.operator.upper()} {shown(node.operand, former)})"
         case Infix():
-            return _infix(node)
+            return _infix(node, former)
         case Chain():
-            return _chain(node)
+            return _chain(node, former)
         case Between() | OneOf() | Matches() | Is():
-            return _predicate(node)
+            return _predicate(node, former)
         case FunctionCall():
-            return _function(node)
+            return _function(node, former)
         case CastTo():
-            return f"{'TRY_' if node.safe else ''}CAST({shown(node.operand)} AS {node.type})"
+            return f"{'TRY_' if node.safe else ''}CAST({shown(node.operand, former)} AS {node.type})"
         case CaseWhen():
-            return _case(node)
+            return _case(node, former)
         case Extract():
-            return f"extract({node.field} FROM {shown(node.operand)})"
+            return f"extract({node.field} FROM {shown(node.operand, former)})"
         case ScalarSelect():
             return "scalarsubquery()"
         case InSelect() | Exists() | Quantified():
@@ -118,8 +131,8 @@ def _constant(literal: Literal) -> str:
             return str(value)
 
 
-def _infix(node: Infix) -> str:
-    left, right = shown(node.left), shown(node.right)
+def _infix(node: Infix, former: bool) -> str:
+    left, right = shown(node.left, former), shown(node.right, former)
     if node.operator == "||":
         return f"concat({left}, {right})"
     if node.operator == "<>":
@@ -133,25 +146,29 @@ def _is_interval(node: Expr) -> bool:
     return isinstance(node, Constant) and node.type == INTERVAL
 
 
-def _chain(node: Chain) -> str:
+def _chain(node: Chain, former: bool) -> str:
     word = node.operator.upper()
-    first, *rest = (shown(operand) for operand in node.operands)
+    first, *rest = (shown(operand, former) for operand in node.operands)
     return "(" * len(rest) + first + "".join(f" {word} {operand})" for operand in rest)
 
 
-def _predicate(node: Between | OneOf | Matches | Is) -> str:
-    operand = shown(node.operand)
+def _predicate(node: Between | OneOf | Matches | Is, former: bool) -> str:
+    operand = shown(node.operand, former)
     match node:
         case Between():
-            name = f"between({operand}, {shown(node.low)}, {shown(node.high)})"
+            name = f"between({operand}, {shown(node.low, former)}, {shown(node.high, former)})"
         case OneOf():
-            name = f"({operand} IN ({', '.join(shown(item) for item in node.items)}))"
+            name = f"({operand} IN ({', '.join(shown(item, former) for item in node.items)}))"
         case Matches(kind="like"):
             name = _like(
-                operand, shown(node.pattern), *(() if node.escape is None else (shown(node.escape),))
+                operand,
+                shown(node.pattern, former),
+                *(() if node.escape is None else (shown(node.escape, former),)),
             )
         case Matches():
-            name = f"{'RLIKE' if node.kind == 'rlike' else node.kind}({operand}, {shown(node.pattern)})"
+            name = (
+                f"{'RLIKE' if node.kind == 'rlike' else node.kind}({operand}, {shown(node.pattern, former)})"
+            )
         case Is(what="null"):
             return f"({operand} IS {'NOT ' if node.negated else ''}NULL)"
         case Is():
@@ -163,15 +180,20 @@ def _like(operand: str, pattern: str, escape: str = "\\") -> str:
     return f"{operand} LIKE {pattern}" + ("" if escape == "\\" else f" ESCAPE '{escape}'")
 
 
-def _function(node: FunctionCall) -> str:
+def _function(node: FunctionCall, former: bool) -> str:
     name = node.name.lower()
     if node.name.upper() in WINDOWS:
         return name if node.field is None else f"{name}.{node.field}"
-    arguments = ["1"] if node.star else [shown(argument) for argument in node.arguments]
+    arguments = ["1"] if node.star else [shown(argument, former) for argument in node.arguments]
     arguments += _DEFAULTS.get((name, len(arguments)), ())
-    if node.ignores_nulls is not None or name == "any_value":
+    if former:
+        name = "locate" if name == "position" else name
+    else:
+        arguments += _LATER_DEFAULTS.get((name, len(arguments)), ())
+    if node.ignores_nulls is not None or name == "any_value" or (name in _OF_ONE and not former):
         arguments = arguments[:1]
-        name = name.removesuffix("_value") if name in _ENDS else name
+    if node.ignores_nulls is not None and name in _OF_ONE:
+        name = name.removesuffix("_value")
     if name == "if":
         return f"(IF({', '.join(arguments)}))"
     if name in ("isnull", "isnotnull"):
@@ -186,14 +208,14 @@ def _function(node: FunctionCall) -> str:
         return f"LOG(E(), {arguments[0]})"
     written = name.upper() if name in _CAPITALS or name == "log" else name
     call = f"{written}({'DISTINCT ' if node.distinct else ''}{', '.join(arguments)})"
-    return call if node.condition is None else f"{call} FILTER (WHERE {shown(node.condition)})"
+    return call if node.condition is None else f"{call} FILTER (WHERE {shown(node.condition, former)})"
 
 
-def _case(node: CaseWhen) -> str:
-    operand = "" if node.operand is None else shown(node.operand)
+def _case(node: CaseWhen, former: bool) -> str:
+    operand = "" if node.operand is None else shown(node.operand, former)
     parts = []
     for when, then in node.branches:
-        condition = shown(when) if node.operand is None else f"({operand} = {shown(when)})"
-        parts.append(f"WHEN {condition} THEN {shown(then)}")
-    otherwise = "" if node.otherwise is None else f" ELSE {shown(node.otherwise)}"
+        condition = shown(when, former) if node.operand is None else f"({operand} = {shown(when, former)})"
+        parts.append(f"WHEN {condition} THEN {shown(then, former)}")
+    otherwise = "" if node.otherwise is None else f" ELSE {shown(node.otherwise, former)}"
     return f"CASE {' '.join(parts)}{otherwise} END"

@@ -59,6 +59,10 @@ class NotInScope(UserError):
 class Names(Protocol):
     """The catalog as the binder sees it. Names are compared without case."""
 
+    @property
+    def former_names(self) -> bool:
+        """Whether columns without alias are called as by an earlier version, which registered the query that is bound."""
+
     def stream(self, name: str) -> StreamDefinition | None:
         """The stream of that name."""
 
