@@ -42,7 +42,7 @@ concat_ws(',', s, s) | replace(s, 'a', 'b') | regexp_replace(s, 'a', 'b') | rege
 nanvl(price, 1) | startswith(s, 'a') | contains(s, 'a') | lpad(s, 3, 'x') | rpad(s, 3) | instr(s, 'a') | repeat(s, 2) | reverse(s)
 initcap(s) | split_part(s, ',', 1) | weekday(d) | quarter(d) | last_day(d) | date_sub(d, 1) | unix_seconds(at) | timestamp_seconds(x) | negative(x)
 mod(x, 2) + 1 | rtrim(s) | endswith(s, 'a') | day(d) | dayofmonth(d) | dayofyear(d) | weekofyear(d) | minute(at) | second(at) | trunc(d, 'MM')
-d + 1 | d - 1 | s || 'x' || s | equal_null(x, y) | unix_date(d) | unix_millis(at) | character_length(s) | len(s) | lcase(s) | lpad(s, 3)
+d + 1 | d - 1 | dateadd(d, 1) | date_add(d, 1) | s || 'x' || s | equal_null(x, y) | unix_date(d) | unix_millis(at) | character_length(s) | len(s) | lcase(s) | lpad(s, 3)
 trim('a', s) | ltrim('a', s) | RTRIM('a', s) | TRIM(BOTH 'a' FROM s) | TRIM(LEADING s FROM s) | TRIM(TRAILING FROM s) | TRIM('a' FROM s)
 TRIM(BOTH FROM s) | TRIM(FROM s) | s LIKE 'a/_' ESCAPE '/' | s NOT LIKE 'a!_' ESCAPE '!' | s ILIKE 'a/%' ESCAPE '/' | like(s, 'a') | LIKE(s, 'a/_', '/')
 COUNT(ALL x) | sum(ALL x + 1) | SUM(all CASE WHEN p THEN x END) | median(x) | first(x)

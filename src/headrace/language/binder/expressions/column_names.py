@@ -194,6 +194,8 @@ def _function(node: FunctionCall, former: bool) -> str:
         arguments = arguments[:1]
     if node.ignores_nulls is not None and name in _OF_ONE:
         name = name.removesuffix("_value")
+    if name == "dateadd" and not former:
+        name = "date_add"
     if name == "if":
         return f"(IF({', '.join(arguments)}))"
     if name in ("isnull", "isnotnull"):

@@ -256,7 +256,7 @@ class ExpressionBinder:
         try:
             refusal(node.name)
             if node.name.lower() not in self.functions:
-                refuse_function_of_others(node.name)
+                refuse_function_of_others(node.name, len(node.arguments))
         except UserError as error:
             place(error, node.span)
             raise

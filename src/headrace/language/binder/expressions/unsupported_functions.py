@@ -77,10 +77,14 @@ _IN_PLACE: Final[dict[str, str]] = {
 """Functions of other dialects, and what is written here."""
 
 
-def refuse_function_of_others(name: str) -> None:
-    """Raises `UserError` with what is written here for a function of another dialect."""
+_WITH_UNIT: Final = 3
+"""Arguments of DATEADD(unit, number, time); DATEADD(date, days) is a function of the table."""
+
+
+def refuse_function_of_others(name: str, arguments: int) -> None:
+    """Raises `UserError` with what is written here for a function of another dialect with so many arguments."""
     remedy = _IN_PLACE.get(name.lower())
-    if remedy is not None:
+    if remedy is not None and (name.lower() != "dateadd" or arguments == _WITH_UNIT):
         raise UserError(f"there is no function '{name}'", remedy=remedy)
 
 
