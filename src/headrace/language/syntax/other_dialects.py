@@ -32,7 +32,10 @@ _PAIRS: Final = {
         "AT",
         "TIME",
     ): "Write from_utc_timestamp(at, 'Europe/Berlin') for local time, or SET TIME ZONE for all queries after it.",
-    ("WITHIN", "GROUP"): "For percentile_cont write PERCENTILE(x, 0.5).",
+    (
+        "WITHIN",
+        "GROUP",
+    ): "For percentile_cont write PERCENTILE(x, 0.5), for mode MODE(x). For listagg select the rows of the window: texts are not joined.",
     ("DISTINCT", "ON"): _LATEST,
     ("*", "EXCEPT"): "Name the columns that are selected.",
     ("*", "EXCLUDE"): "Name the columns that are selected.",

@@ -27,6 +27,9 @@ _AVAILABLE: Final = (
 )
 
 
+_OF_TEXTS: Final = ("listagg", "string_agg")
+_JOINED_TEXTS: Final = "Select the rows of the window: texts of several rows are not joined."
+
 _WINDOW_LIST: Final = """
 tumble hop cumulate session tumble_start tumble_end tumble_rowtime hop_start hop_end hop_rowtime session_start session_end
 session_rowtime time_bucket time_bucket_gapfill date_bin time_slice
@@ -58,7 +61,7 @@ _IN_PLACE: Final[dict[str, str]] = {
     ),
     **dict.fromkeys(("latest_by_offset", "last_agg"), "Write LAST(x), or LAST(x, true) without nulls."),
     **dict.fromkeys(("earliest_by_offset", "first_agg"), "Write FIRST(x), or FIRST(x, true) without nulls."),
-    "group_concat": "Select the rows of the window: texts of several rows are not joined.",
+    "group_concat": _JOINED_TEXTS,
     **dict.fromkeys(
         ("strftime", "to_char", "date_format", "format_datetime"),
         "Write CAST(at AS STRING), or EXTRACT(YEAR FROM at) for a part.",
@@ -92,7 +95,8 @@ def refusal(name: str) -> None:
     """Raises `UnsupportedQuery` with the reason when a function of Spark is not available."""
     folded, upper = name.lower(), name.upper()
     if folded in _AGGREGATES:
-        raise UnsupportedQuery(f"the aggregate {upper} is not available yet", remedy=_AVAILABLE)
+        remedy = _JOINED_TEXTS if folded in _OF_TEXTS else _AVAILABLE
+        raise UnsupportedQuery(f"the aggregate {upper} is not available yet", remedy=remedy)
     if folded in _CLOCK:
         raise UnsupportedQuery(
             f"{upper} is not available: a standing query must answer the same whenever it runs",
