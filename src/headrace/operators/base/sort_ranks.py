@@ -19,6 +19,8 @@ def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
     if not values.null_count and (pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type)):
         whole: Ints = values.cast(pa.int64()).to_numpy()
         return ~whole if descending else whole
+    if pa.types.is_floating(values.type):
+        return _rank_of_doubles(values, descending, nulls_first)
     if pa.types.is_struct(values.type):
         return _rank_of_structs(values, descending, nulls_first)
     if pa.types.is_list(values.type):
@@ -49,6 +51,17 @@ def zero_signs(columns: Iterable[pa.Array]) -> list[Ints]:
     doubles = [flat(column) for column in columns if pa.types.is_floating(column.type)]
     signs = [(~np.signbit(column.to_numpy(zero_copy_only=False))).astype(np.int64) for column in doubles]
     return [sign for sign in signs if sign.any() and not sign.all()]
+
+
+def _rank_of_doubles(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
+    """Their bits as integers, those below zero in the other order: no double has the bits of a NULL's rank."""
+    bits = values.cast(pa.float64()).to_numpy(zero_copy_only=False).view(np.int64)
+    limits = np.iinfo(np.int64)
+    ranks: Ints = bits ^ ((bits >> 63) & limits.max)
+    ranks = ~ranks if descending else ranks
+    if values.null_count:
+        ranks[values.is_null().to_numpy(zero_copy_only=False)] = limits.min if nulls_first else limits.max
+    return ranks
 
 
 def _rank_of_structs(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
