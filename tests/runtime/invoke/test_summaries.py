@@ -146,6 +146,17 @@ def test_windows_that_do_not_have_everything_are_not_read(tmp_path: Path, query:
         assert found[0]["n"] == sum((hour(number)["g"].to_numpy() < 4).sum() for number in range(HOURS))
 
 
+def test_windows_that_lack_rows_on_which_another_aggregate_failed_are_not_read(tmp_path: Path) -> None:
+    query = "SELECT symbol, SUM(price) AS total, SUM(12 / g) AS part FROM ticks [RANGE TUMBLING 1 HOUR] GROUP BY symbol"
+    with opened(tmp_path / "home", query) as hub:
+        assert hub.status()["rejected"]["hourly"]
+        found, message = ask(hub, "SELECT SUM(price) AS total FROM ticks")
+        assert "hourly" not in message
+        assert found[0]["total"] == sum(
+            sum(hour(number)["price"].drop_null().to_pylist()) for number in range(HOURS)
+        )
+
+
 def test_a_summary_that_is_complete_since_an_instant_is_read_from_there(tmp_path: Path) -> None:
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(

@@ -2,7 +2,8 @@
 sums and counts (OSCAR's copies of windowed aggregates, filled as the windows close).
 
 A summary has tumbling windows over the stream, the conditions of the question, its groups or finer ones, and a COUNT and SUM of what
-is counted and added. Rows before its first whole window and after its last one are read from the archive.
+is counted and added, and no row has failed on its expressions. Rows before its first whole window and after its last one are read
+from the archive.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.invoke.questions.clauses import Question
 from headrace.runtime.invoke.questions.terms import Term, Terms, doubles
 from headrace.runtime.plan.bound_queries import bound
+from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.results.result_log import in_range
 from headrace.schema import to_arrow
 from headrace.store.logs.manifest import Manifest
@@ -60,7 +62,7 @@ def summary_of(
         return None
     candidates = [
         (end - begin, query, columns, begin, end)
-        for query, slide, columns in _candidates(home, question, terms)
+        for query, slide, columns in _candidates(home, manifest, question, terms)
         for begin, end in _covered(manifest, query, slide, between)
     ]
     if not candidates:
@@ -98,10 +100,10 @@ class _Columns:
 
 
 def _candidates(
-    home: Home, question: Question, terms: Terms
+    home: Home, manifest: Manifest, question: Question, terms: Terms
 ) -> Iterator[tuple[CatalogQuery, TimeSlide, _Columns]]:
-    """The queries whose windows have what is asked."""
-    side = question.sides[0]
+    """The queries whose windows have what is asked: a row that failed on any expression of a query is in none of its windows."""
+    side, failed = question.sides[0], manifest.facts.get(FAILED_ROWS, {})
     prefix = f"{side.scan.alias}."
     where = {_plain(factor, prefix) for factor in (*side.where, *question.where)}
     for query in home.catalog.queries.values():
@@ -110,6 +112,7 @@ def _candidates(
             continue
         if (
             definition.continues
+            or query.operator_id in failed
             or (shape := _shape(home, query)) is None
             or shape.scan.name != side.scan.name
         ):
