@@ -98,16 +98,18 @@ class Pushing:
         self._resting: list[tuple[str, int]] = []
         """Producers of the hub that no call uses, each with its next number."""
 
-    def push(self, name: str, rows: Any, producer: str | None, sequence: int | None) -> int:
+    def push(
+        self, name: str, rows: Any, producer: str | None, sequence: int | None, *, durable: bool = False
+    ) -> int:
         """Write rows as a segment and log it, unless the producer's batch of that number is in the log.
 
         Returns the number of rows. Raises `UserError` when the stream takes no pushes, the rows do not fit its columns, or the
         number is not valid; `PushFailed` when the rows were not written, since there was no room for them too, or that is in doubt. Rows are durable when it returns, but for
-        streams that are created with the option durability.
+        streams that are created with the option durability, unless `durable`.
         """
         definition, intake = self._stream(name), self._engine.intake
         within, hand_in = durable_within(definition.options), None
-        if within:
+        if within and not durable:
             hand_in = partial(self.unlogged.hand_in, within=within)
         from headrace.connectors.sources.sent_rows import SentRows  # noqa: PLC0415 - with the first push
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
@@ -94,7 +95,7 @@ class Hub(Pipeline):
             self.frames.wait_for_room = self.backpressure.wait_for_room
             self._pushing = push.Pushing(home, engine, self.backpressure)
             self._pushing.unlogged.find_lost()
-            self.actions = OpenActions(self, self._pushing.push, receivers)
+            self.actions = OpenActions(self, partial(self._pushing.push, durable=True), receivers)
             engine.retention.holds = self._held
             self._statements = Statements(self, self.frames.check, self.open_sinks.report, self.actions)
             plan_again(self)

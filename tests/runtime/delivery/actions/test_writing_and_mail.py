@@ -74,6 +74,29 @@ def test_killed_around_a_push_each_row_is_written_once(tmp_path: Path, patch: st
     assert total(tmp_path) == {"n": 2, "v": 3}
 
 
+AFTER_CURSOR = """
+from headrace.runtime.ingest.ingest_queue import Intake
+Intake.log_queued = lambda _: None  # as during a long epoch
+def kill_after(cursor, position, write=outbox.Cursor.write):
+    write(cursor, position)
+    os.kill(os.getpid(), 9)
+outbox.Cursor.write = kill_after
+"""
+
+
+def test_rows_are_durable_before_the_position_is_whatever_the_stream_allows(tmp_path: Path) -> None:
+    """Pushes of others to this stream may wait for an hour, and be lost until then."""
+    other = OTHER.replace("push", "push OPTIONS (durability '1 HOUR')")
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED.format(patch=AFTER_CURSOR), str(tmp_path), STREAM + other + CHAIN],
+        stdin=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert process.wait(120) == -9
+    process.stdin.close()  # type: ignore[union-attr]
+    assert total(tmp_path) == {"n": 2, "v": 3}
+
+
 def test_a_folder_gets_a_file_for_each_epoch(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     with running(
