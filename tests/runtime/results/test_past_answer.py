@@ -52,6 +52,29 @@ def test_an_answer_as_of_an_instant_is_what_invoke_answered_then(hub: Hub, name:
     assert len(set(map(str, answered.values()))) > 5
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, v FROM s [RANGE 2 SECONDS SLIDE 2 SECONDS] WHERE v > 7",
+        "SELECT ISTREAM(k) FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS]",
+        "SELECT k, COUNT(*) AS n FROM s [RANGE 2 SECONDS SLIDE 6 SECONDS] GROUP BY k",
+    ],
+)
+def test_a_window_without_results_is_an_answer_without_rows(hub: Hub, text: str, *, sealed: bool) -> None:
+    """Not that of the window before it. Between 20 and 30 seconds there are no rows at all."""
+    query = hub.register(text, "seldom")
+    answered = {}
+    for second in (*range(1, 20), *range(30, 40)):
+        push(hub, second)
+        answered[second * SECOND] = bag(query.invoke().to_pylist())
+    if sealed:
+        hub.finish(seal=True)
+    assert {at: bag(query.as_of(at).to_pylist()) for at in answered} == answered
+    assert [] in answered.values()
+    assert query.as_of(26 * SECOND).to_pylist() == []
+
+
 def test_an_instant_may_be_a_datetime_and_lie_before_or_between_results(hub: Hub) -> None:
     query = hub.register(QUERIES["windows"], "windows")
     for start in (1, 5, 9):

@@ -1,8 +1,8 @@
 """The answer of a query as it was at an earlier instant, from its committed results; and the counts of its results over
 time, by which a reader chooses the instant.
 
-Of a relation it is R(t), the sum of its changes up to t (CQL); of windows the last one that ended by t; of a stream its rows
-up to t. Late rows that revised a window since then are in it.
+Of a relation it is R(t), the sum of its changes up to t (CQL); of sliding windows the last one that ended by t, empty or not, and of
+others the last one with results; of a stream its rows up to t. Late rows that revised a window since then are in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.query import Query
+from headrace.algebra.query import Query, find_window
+from headrace.algebra.windows.window import Landmark, TimeSlide
 from headrace.dataclass import dataclass
 from headrace.errors import UserError
 from headrace.operators.base.group_codes import ints
@@ -111,7 +112,7 @@ def _facts(home: Home, manifest: Manifest, operator: Operator) -> Iterator[tuple
 def _last_rows(home: Home, manifest: Manifest, operator: Operator, query: Query, at: Instant) -> pa.Table:
     """Of a stream all rows up to an instant; of windows the rows of the last instant up to it, as revised since."""
     low = BEGINNING if query.emission == "stream" else _last_emission(home, manifest, operator, at)
-    if low is None:
+    if low is None or low < _last_end(home, manifest, operator, query, at):
         return result_log.empty(query)
     tables = list(result_log.in_range(home, manifest, operator.id, low, at + 1))
     return result_log.net_rows(pa.concat_tables(tables)) if tables else result_log.empty(query)
@@ -127,6 +128,21 @@ def _last_emission(home: Home, manifest: Manifest, operator: Operator, at: Insta
         newest = greatest if instants is None else int(instants[instants <= at].max())
         last = newest if last is None else max(last, newest)
     return last
+
+
+def _last_end(home: Home, manifest: Manifest, operator: Operator, query: Query, at: Instant) -> Instant:
+    """The end of the last sliding window that ended and was closed by an instant: no row of it may be there. BEGINNING for other windows."""
+    node = find_window(query.root)
+    window = None if node is None else node.window
+    if query.emission == "stream" or not isinstance(window, TimeSlide | Landmark):
+        return BEGINNING
+    progress = manifest.find_operator(operator.id)
+    if progress is None or progress.emitted_to == BEGINNING:
+        return BEGINNING
+    closed = progress.emitted_to
+    if closed == FOREVER:  # sealed: no window is after the last one with results
+        closed = _last_emission(home, manifest, operator, FOREVER - 1) or BEGINNING
+    return window.bounds((min(at, closed) - window.anchor) // window.slide)[1]
 
 
 def _up_to(home: Home, manifest: Manifest, operator: Operator, at: Instant) -> Iterator[pa.Table]:
