@@ -152,6 +152,28 @@ def test_a_user_may_resume_a_suspended_query_and_it_counts_again(tmp_path: Path)
         assert not any("query" in line for line in hub.status()["memory"]["given_up"])
 
 
+@pytest.mark.parametrize("pause", ["PAUSE QUERY wide", "PAUSE QUERIES LIKE 'w%'"])
+def test_a_suspended_query_that_a_user_pauses_stays_paused_when_there_is_room(
+    tmp_path: Path, pause: str
+) -> None:
+    with open_hub(tmp_path / "home", local=True, memory="60 KB") as hub:
+        hub.execute(STREAM)
+        hub.register(QUERIES["wide"], "wide")
+        first = run(hub, [400] * 12)
+        assert "wide" in suspended(hub)
+        hub.execute(pause)
+        assert hub.catalog.require_query("wide").definition.state == "paused"
+    with open_hub(tmp_path / "home", local=True, memory="10 MB") as hub:
+        for number in range(2 * CALM + 3):
+            hub.push("s", rows(first + number, 1))
+            hub.catch_up()
+        assert hub.catalog.require_query("wide").definition.state == "paused"
+        assert hub.status()["memory"]["given_up"] == []
+        hub.execute("RESUME QUERY wide")
+        hub.catch_up()
+        assert hub.catalog.require_query("wide").definition.state == "live"
+
+
 def test_what_a_user_has_paused_does_not_count(tmp_path: Path) -> None:
     with open_hub(tmp_path / "home", local=True, memory=10**6) as hub:
         hub.execute(STREAM)

@@ -28,12 +28,18 @@ def entries(
 ) -> list[Mapping[str, Any]]:
     """Entries that pause, resume or drop these queries; without those that are so already. With a `reason` they are suspended.
 
+    A suspended query that is paused has no reason any more, so nothing but RESUME lets it run again.
     Raises `UserError` when one to be dropped is read by one that is not.
     """
     if verb == "drop":
         _refuse_if_read(catalog, {query.definition.name.lower() for query in queries})
         return [{"do": "drop", "kind": "query", "name": query.definition.name} for query in queries]
-    changing = [query for query in queries if query.definition.paused is not (verb == "pause")]
+    changing = [
+        query
+        for query in queries
+        if query.definition.paused is not (verb == "pause")
+        or (verb == "pause" and not reason and query.definition.failure is not None)
+    ]
     former = [query for query in changing if verb == "resume" and is_former(catalog, query)]
     why = {"reason": reason} if reason else {}
     change = [{"do": verb, "name": query.definition.name, **why} for query in changing]
