@@ -101,6 +101,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, ActionDefinition):
+        return {name: item for name, item in asdict(value).items() if item or name != "files"}
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 

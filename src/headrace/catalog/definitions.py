@@ -188,7 +188,8 @@ class ActionDefinition:
     lower-case name, ascending.
 
     `id` is part of the names of its cursor, its dead letters and its idempotency keys; RENAME and ALTER keep it. `since`: the
-    number of entries of the results list when it was defined, which it is not applied to.
+    number of entries of the results list when it was defined, which it is not applied to. `files`: how its files in a folder begin,
+    where RENAME has changed the query's name since.
     """
 
     kind: Choice["call", "notify", "stream", "folder"]
@@ -196,6 +197,7 @@ class ActionDefinition:
     options: tuple[tuple[str, str], ...] = ()
     id: str = field(default="", compare=False)
     since: int = field(default=0, compare=False)
+    files: str = field(default="", compare=False)
 
     def option(self, name: str, default: str) -> str:
         """The value of an option by its lower-case name."""

@@ -70,6 +70,8 @@ class ActionRules:
             try:
                 if action.kind == "stream":
                     _require_stream_fits(catalog, definition.name, query, action.target)
+                elif action.kind == "folder":
+                    _require_own_files(catalog, definition.name, action)
                 elif action.kind in ("call", "notify"):
                     from headrace.runtime.delivery.actions.secret import secret_of  # noqa: PLC0415 - with the first call
 
@@ -139,6 +141,36 @@ def _require_stream_fits(catalog: Catalog, name: str, query: Query, target: str)
             f"the query '{name}' reads what it would write to '{stream.name}', so it would never end",
             remedy="Write to a stream that it does not read, also not through other queries.",
         )
+
+
+def _require_own_files(catalog: Catalog, name: str, action: ActionDefinition) -> None:
+    """Each file is of one query: another one would find it there, and take its own rows for delivered."""
+    for other in catalog.queries.values():
+        is_other = other.definition.name.lower() != name.lower()
+        if is_other and _files(name, action) in (
+            _files(other.definition.name, theirs) for theirs in other.definition.actions
+        ):
+            raise UserError(
+                f"a query that was called '{name}' before writes its files to this folder under that name",
+                remedy="Name another folder, or another query.",
+            )
+
+
+def _files(name: str, action: ActionDefinition) -> tuple[str, str, str, str]:
+    """What the files of an action in a folder have in common."""
+    return (action.kind, action.target, action.option("format", "csv"), (action.files or name).lower())
+
+
+def renaming(definition: QueryDefinition, name: str) -> list[Mapping[str, Any]]:
+    """Entries of the log that give a query another name. Its files in folders keep theirs, so that each epoch has one whatever is killed."""
+    entry = {"do": "rename", "name": definition.name, "to": name}
+    actions = tuple(
+        replace(action, files=action.files or definition.name) if action.kind == "folder" else action
+        for action in definition.actions
+    )
+    if all(action.kind != "folder" for action in actions):
+        return [entry]
+    return [{"do": "set", "name": definition.name, "settings": settings_to_json({"actions": actions})}, entry]
 
 
 def _targets(actions: Sequence[ActionDefinition]) -> set[str]:

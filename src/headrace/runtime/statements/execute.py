@@ -34,7 +34,7 @@ from headrace.runtime.invoke.subwindow import answer_within
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_text, streams_made_by
 from headrace.runtime.plan.update_guards import refuse_if_joined_by_changelog
 from headrace.runtime.statements import bulk_changes
-from headrace.runtime.statements.action_checks import ActionRules, refuse_if_written
+from headrace.runtime.statements.action_checks import ActionRules, refuse_if_written, renaming
 from headrace.runtime.statements.change_batch import (
     CatalogChanges,
     GroupCommit,
@@ -394,7 +394,7 @@ class Statements:
         self._without_readers(existing.definition.name)
         names = [query.definition.name for query in self._catalog.queries.values()]
         carry_over(self._pipeline.home.store, existing.definition.name, statement.new_name, names)
-        self._changes.log({"do": "rename", "name": existing.definition.name, "to": statement.new_name})
+        self._changes.log(*renaming(existing.definition, statement.new_name))
         return Outcome(
             "alter", statement.new_name, f"query {existing.definition.name} is now {statement.new_name}"
         )

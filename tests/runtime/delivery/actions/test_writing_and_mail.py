@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from email import message_from_string
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import UserError
 from headrace.runtime.hub.opening import open_hub
 from tests.runtime.delivery.actions.receiving import (
     SOON,
@@ -109,6 +111,37 @@ def test_a_folder_gets_a_file_for_each_epoch(tmp_path: Path) -> None:
         until(lambda: shown(hub)["epochs_behind"] == 0)
     rows = "".join(file.read_text() for file in sorted(folder.glob("*.json")))
     assert rows == '{"k":"a","v":1}\n{"k":"a","v":2}\n{"k":"a","v":3}\n'
+
+
+def test_files_of_a_query_that_was_renamed_are_no_other_query_s(tmp_path: Path) -> None:
+    """They are named as before, also by the next process, so that an epoch is never in two of them."""
+    folder, home = tmp_path / "out", tmp_path / "home"
+    then = f"SELECT k, v FROM s THEN WRITE TO '{folder}' WITH (format 'json')"
+
+    def found(name: str) -> list[int]:
+        return [
+            json.loads(line)["v"]
+            for file in sorted(folder.glob(f"{name}-*"))
+            for line in file.read_text().splitlines()
+        ]
+
+    with running(home, f"CREATE QUERY q AS {then}") as hub:
+        push(hub, 1)
+        until(lambda: found("q") == [1])
+        hub.execute("ALTER QUERY q RENAME TO r")
+        with pytest.raises(UserError, match="a query that was called 'q' before"):
+            hub.execute(f"CREATE QUERY q AS {then}")
+        hub.execute(f"CREATE QUERY p AS {then.replace('v FROM', 'v * 10 AS v FROM')}")
+        push(hub, 2)
+        until(lambda: (found("q"), found("p")) == ([1, 2], [10, 20]))
+    with running(home) as hub:
+        hub.execute("ALTER QUERY r RENAME TO x")
+        push(hub, 3)
+        until(lambda: (found("q"), found("p")) == ([1, 2, 3], [10, 20, 30]))
+        hub.execute("ALTER QUERY x THEN NOTHING")
+        hub.execute(f"CREATE QUERY q FROM NOW AS {then}")
+        push(hub, 4)
+        until(lambda: (found("q"), found("p")) == ([1, 2, 3, 4], [10, 20, 30, 40]))
 
 
 def test_rows_that_a_stream_no_longer_takes_are_dead_letters(tmp_path: Path) -> None:

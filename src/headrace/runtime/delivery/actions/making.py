@@ -68,7 +68,8 @@ class Maker:
         if action.kind == "stream":
             return StreamWriter(action.target, self.push)
         if action.kind == "folder":
-            return FolderWriter(folder_receiver(Path(action.target), query, action.option("format", "csv")))
+            files = action.files or query
+            return FolderWriter(folder_receiver(Path(action.target), files, action.option("format", "csv")))
         batch, attempts = int(action.option("batch", _BATCH)), int(action.option("attempts", _ATTEMPTS))
         seconds = _seconds(action, "timeout", _TIMEOUT)
         if action.kind == "notify":
