@@ -89,8 +89,9 @@ def test_results_of_an_altered_query_are_delivered_whenever_its_actions_follow(
 
         def later(entries: tuple[Mapping[str, Any], ...]) -> None:
             monkeypatch.undo()
-            push(hub, 2)
+            until(lambda: hub.actions.report()[0]["epochs_behind"] == 0)
             (action,) = hub.actions.report()
+            push(hub, 2)
             until(lambda: hub.actions.report()[0]["position"] > action["position"])
             logged(entries)
 
