@@ -144,6 +144,20 @@ def test_a_sink_goes_on_where_it_was_in_the_next_hub(tmp_path: Path) -> None:
     assert second.epochs == sorted(set(second.epochs))
 
 
+@pytest.mark.parametrize("name", ["mine", None])
+def test_two_sinks_that_would_share_a_position_are_refused(tmp_path: Path, name: str | None) -> None:
+    """Else each receiver lacked the epochs that the other has got."""
+    first, second = Receiver(), Receiver()
+    with counting(tmp_path, KEPT, KEPT.replace("kept", "other")) as hub:
+        hub.sink("kept", first, name=name)
+        query = "kept" if name is None else "other"
+        with pytest.raises(UserError, match="a sink of the query 'kept' has the position"):
+            hub.sink(query, second, name=name)
+        hub.sink(query, second, name="another")
+        minutes(hub, range(4))
+    assert first.got == second.got == [1] * 3
+
+
 def test_a_folder_that_is_gone_for_a_while_gets_every_file(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     with counting(tmp_path / "home", KEPT) as hub:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import UserError
 from headrace.runtime.delivery.sink_states import undelivered
 from headrace.runtime.home.home import Home
 
@@ -21,7 +22,16 @@ class OpenSinks:
         self._sinks: list[Sink] = []
 
     def add(self, sink: Sink) -> None:
-        """Deliver by this sink until `close`."""
+        """Deliver by this sink until `close`.
+
+        Raises `UserError` while another one has its position: each would leave out what the other has delivered.
+        """
+        for other in self._sinks:
+            if other.cursor.name == sink.cursor.name and other.is_delivering:
+                raise UserError(
+                    f"a sink of the query '{other.query}' has the position '{sink.cursor.name}' already",
+                    remedy="Give each sink a name of its own: hub.sink(…, name='…').",
+                )
         self._sinks.append(sink)
         sink.start()
 

@@ -59,6 +59,11 @@ class Sink:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _thread: threading.Thread | None = None
 
+    @property
+    def is_delivering(self) -> bool:
+        """Whether it goes on: it is not closed, and has not given up."""
+        return not self._closed and self.state.state != "stopped"
+
     def deliver(self) -> int:
         """Pass every committed and undelivered epoch to the receiver; how many. Raises what the receiver raises."""
         count = 0

@@ -339,7 +339,7 @@ class Hub(Pipeline):
         """Deliver a query's committed results to a folder, a callable or the 'console', from where the last run stopped.
 
         A folder gets one file an epoch, each row exactly once; a callable gets (epoch, table) at least once, in order, in a
-        thread of its own until the hub is closed. `name` distinguishes two sinks to one target. A failed delivery is repeated,
+        thread of its own until the hub is closed. `name` distinguishes two sinks to one target, or to two callables. A failed delivery is repeated,
         after `waits` of 0.1, 0.2, … at most 30 seconds, without end or for `give_up_after` seconds.
         """
         self.require_open()
