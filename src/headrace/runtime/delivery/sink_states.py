@@ -4,6 +4,7 @@ query's results it has not delivered; and the sinks of a home that is read witho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 State = Choice["delivering", "retrying", "stopped", "closed"]
 _DOUBLINGS: Final = 60
 ACTION: Final = "action-"
-"""Prefix of the names of actions' cursors: they are no sinks of a program, and SHOW ACTIONS has them."""
+"""Prefix of the names of actions' cursors, before an id: they are no sinks of a program, and SHOW ACTIONS has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,11 @@ class SinkState:
         }
 
 
+def is_of_action(name: str) -> bool:
+    """Whether a cursor is of an action; that of a sink of a query called `action` is not."""
+    return re.fullmatch(f"{ACTION}[0-9a-f]{{32}}", name) is not None
+
+
 def undelivered(home: Home, query: str | None, position: int) -> dict[str, int | None]:
     """Undelivered results of a sink at a position: epochs with results of its query, and bytes of the files that hold them.
 
@@ -130,7 +136,7 @@ def recorded(home: Home) -> list[dict[str, Any]]:
     reports = []
     for name in sorted(receivers | events.keys()):
         event = events.get(name, {})
-        if name.startswith(ACTION) or (not event and name.startswith("client-")):
+        if is_of_action(name) or (not event and name.startswith("client-")):
             continue
         with suppress(MissingFile):
             position = Cursor(home.store, name).read()

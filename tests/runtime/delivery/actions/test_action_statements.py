@@ -11,6 +11,9 @@ import pytest
 from headrace.errors import NameTaken, UserError
 from headrace.runtime.delivery.actions.receivers import Receivers
 from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.invoke.home_reader import Reader
+from headrace.runtime.statements.show import show
+from tests.language.one_statement import parse_statement
 from tests.runtime.delivery.actions.receiving import SOON, STREAM, hook, push, running, shown, until
 
 SELECT = "SELECT k, v FROM s WHERE v > 0"
@@ -65,6 +68,18 @@ def test_a_dropped_query_does_nothing_more_and_leaves_no_position(tmp_path: Path
         assert 2 not in receiver.values
     with open_hub(tmp_path, local=True) as hub:
         assert hub.status()["actions"] == {}
+
+
+def test_the_position_of_a_sink_of_a_query_called_action_is_none_of_an_action(tmp_path: Path) -> None:
+    got: list[int] = []
+    for value in (1, 2):
+        with running(tmp_path, STREAM.replace("STREAM s", "STREAM t")) as hub:
+            hub.execute(f"CREATE QUERY action AS {SELECT}; CREATE QUERY q AS {SELECT} THEN WRITE TO t")
+            hub.sink("action", lambda _, rows: got.extend(row["v"] for row in rows.to_pylist()))
+            push(hub, value)
+    assert got == [1, 2]
+    (sink,) = show(Reader.at(tmp_path).home, parse_statement("SHOW SINKS")).table.to_pylist()
+    assert sink["query"] == "action"
 
 
 def test_an_altered_query_keeps_its_actions(tmp_path: Path) -> None:

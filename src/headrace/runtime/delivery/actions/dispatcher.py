@@ -21,7 +21,7 @@ from headrace.runtime.delivery.actions.outbox import Outbox
 from headrace.runtime.delivery.actions.receivers import Receivers
 from headrace.runtime.delivery.actions.writing import Push
 from headrace.runtime.delivery.cursor import FOLDER, Cursor
-from headrace.runtime.delivery.sink_states import ACTION
+from headrace.runtime.delivery.sink_states import ACTION, is_of_action
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.results.result_log import retained_entries
 from headrace.time import FOREVER
@@ -62,7 +62,7 @@ class Dispatcher:
         self.update(query.definition.name for query in self._pipeline.catalog.queries.values())
         store = self._pipeline.home.store
         for name in {file.name.split("/")[1] for file in store.list(f"{FOLDER}/{ACTION}")}:
-            if name.removeprefix(ACTION) not in self._outboxes:
+            if is_of_action(name) and name.removeprefix(ACTION) not in self._outboxes:
                 Cursor(store, name).remove()
 
     def logged(self, entries: Iterable[Mapping[str, Any]]) -> None:
