@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
@@ -91,10 +91,11 @@ def read_binary(name: str, cell: bytes) -> Any:
             assert scale == 6
             digits = struct.unpack_from(f"!{count}h", cell, 8)
             assert all(0 <= digit < 10_000 for digit in digits)
-            total = sum(
-                (Decimal(digit).scaleb(4 * (weight - at)) for at, digit in enumerate(digits)), Decimal(0)
-            )
-            return -total if sign else total
+            with localcontext(prec=38):
+                total = sum(
+                    (Decimal(digit).scaleb(4 * (weight - at)) for at, digit in enumerate(digits)), Decimal(0)
+                )
+            return total.copy_negate() if sign else total
     return int.from_bytes(cell, "big", signed=True)
 
 
