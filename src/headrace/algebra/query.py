@@ -226,7 +226,7 @@ class SemijoinColumn:
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The source, then the relation that it looks into."""
+        """The source, then the relation that it reads."""
         return (self.source, self.right)
 
     @property

@@ -61,7 +61,7 @@ class Sink:
 
     @property
     def is_delivering(self) -> bool:
-        """Whether it goes on: it is not closed, and has not given up."""
+        """Whether it delivers: it is not closed, and has not given up."""
         return not self._closed and self.state.state != "stopped"
 
     def deliver(self) -> int:
