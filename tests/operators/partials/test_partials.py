@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal as Choice
 
 import numpy as np
 import pytest
@@ -284,3 +285,9 @@ def test_moments_do_not_cancel_far_from_zero() -> None:
     assert number[0] == 4
     assert mean[0] == pytest.approx(1e9 + 10)
     assert square[0] == pytest.approx(90.0, rel=1e-9)
+
+
+@pytest.mark.parametrize(("which", "both"), [("and", [2, 12]), ("or", [7, 12]), ("xor", [5, 12])])
+def test_bits_of_a_cell_are_those_of_its_numbers(which: Choice["and", "or", "xor"], both: list[int]) -> None:
+    values = Argument(np.array([6, 12, 3, 99]), np.array([True, True, True, False]))
+    assert Bitwise(which).lift(values, np.array([0, 1, 0, 1]), 2)[0].tolist() == both
