@@ -20,6 +20,7 @@ from headrace.algebra.windows.window import Lasting as LastingRows
 from headrace.examples.windows import Months, Shifts
 from headrace.language.binder.query_binder import bind_query
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan.bound_queries import CatalogNames
 from headrace.time import SECOND
 from tests.language.rendering.query_text import render
 from tests.laws.kinds import Lasting, Striped
@@ -100,7 +101,7 @@ def test_every_class_of_window_there_is_has_a_kind_here(tmp_path: Path) -> None:
         derived = {LastingRows, Changing}
         assert there == {*get_args(SlidingWindow), *get_args(InstantWindow)} - derived
         for query in queries:
-            assert bind_query(render(query), hub.catalog) == query
+            assert bind_query(render(query), CatalogNames(hub.catalog)) == query
 
 
 def test_law_3_restarted_with_another_number_of_tasks_in_every_epoch(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ PUT_OFF: Final = (
     "headrace.operators.native.library",
     "headrace.operators.query_index.boxes.box_factors",
     "headrace.operators.scalar.evaluation.kernels",
+    "headrace.operators.scalar.numbers.bits",
     "headrace.operators.sharing.join_rows",
     "headrace.operators.sharing.reader_rows",
     "headrace.operators.sharing.shared_predicates",

@@ -107,17 +107,17 @@ _OPERATORS: Final[Mapping[str, Factory]] = {
 
 
 def _of_bits(site: Site) -> Kernel:
-    from headrace.operators.scalar.numbers import bits  # noqa: PLC0415 - with the first of them
+    from headrace.operators.scalar.numbers.bits import COUNT, bit, combined, shifted  # noqa: PLC0415 - with the first of them
 
     match site.function:
         case "bit_count":
-            return bits.COUNT
+            return COUNT
         case "getbit":
-            return bits.bit(site.arguments[0])
+            return bit(site.arguments[0])
         case "<<" | ">>" | ">>>":
-            return bits.shifted(site.function, site.result)
+            return shifted(site.function, site.result)
         case _:
-            return bits.combined(site.function, site.result)
+            return combined(site.function, site.result)
 
 
 _BITS: Final[Mapping[str, Factory]] = dict.fromkeys(
